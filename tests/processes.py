@@ -18,6 +18,7 @@ from typing import Any, Self
 
 from tests.workbench import PATIENCE_SECONDS
 
+WORKER = Path(__file__).parent / "acceptance" / "worker_process.py"
 OURS = "STEPKEEP_"
 """Variables of the environment with this prefix come from the test alone."""
 
@@ -96,6 +97,11 @@ class Fleet:
         program = Program(arguments, self._env, **more)
         self.programs.append(program)
         return program
+
+    def launch(self, concurrency: int = 16) -> Program:
+        """A worker with the handlers of `worker_process.py`."""
+        # Not heard: children of a worker that is killed would keep its standard error open.
+        return self.start(str(WORKER), self.url, str(concurrency), is_heard=False)
 
     def serve(self, *options: str, **more: Any) -> tuple[Program, str]:
         """A service, and its address."""

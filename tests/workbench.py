@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
+from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.decision import Accepted, Reply
 from stepkeep.kernel.definition import Definition
 from stepkeep.kernel.outcomes import Outcome
@@ -73,14 +74,14 @@ class Bench(bench.Bench):
 
     async def _decide_gate(self, run_id: str, step: str | None, by: str, comment: str, *, approve: bool) -> Accepted:
         return await people.decide_gate(
-            self.transactor, run_id, approve=approve, tenant=TENANT, actor=by, step=step, comment=comment
+            self.transactor, run_id, approve=approve, caller=Caller(TENANT, by), step=step, comment=comment
         )
 
     async def send(self, run_id: str, name: str, payload: bytes = b"null", **options: Any) -> Accepted:
-        return await people.send(self.transactor, run_id, name, payload, tenant=TENANT, actor=ACTOR, **options)
+        return await people.send(self.transactor, run_id, name, payload, caller=Caller(TENANT, ACTOR), **options)
 
     async def cancel(self, run_id: str, **options: Any) -> Accepted:
-        return await people.cancel(self.transactor, run_id, tenant=TENANT, actor=ACTOR, **options)
+        return await people.cancel(self.transactor, run_id, caller=Caller(TENANT, ACTOR), **options)
 
 
 @asynccontextmanager

@@ -8,7 +8,7 @@ import pytest
 
 from stepkeep.kernel.definition import Definition, Handler
 from stepkeep.kernel.states import RunState
-from tests.acceptance.processes import Workers
+from tests.processes import Fleet
 from tests.suites import first_on, in_proof
 from tests.workbench import SECOND, TENANT, benches, eventually, task
 
@@ -25,7 +25,7 @@ async def test_a_transactional_step_writes_exactly_once_although_workers_are_kil
     async with benches(database_url) as (bench,):
         plan = await bench.publish(Definition(name="transfer", version=1, steps=(step,), lease=SECOND))
         run_ids = [await bench.start(plan, b'{"dies":%s}' % (b"false", b"true")[no % 3 == 0]) for no in range(runs)]
-        with Workers(database_url, tmp_path) as workers:
+        with Fleet(database_url, tmp_path) as workers:
 
             async def all_done() -> bool:
                 if all(process.poll() is not None for process in workers.programs):

@@ -13,7 +13,7 @@ from stepkeep.kernel.errors import Fenced
 from stepkeep.kernel.outcomes import Completed
 from stepkeep.kernel.states import AttemptState, Category, RunState, StepState, WorkerState
 from stepkeep.operations.expire import sweep
-from tests.acceptance.processes import Workers
+from tests.processes import Fleet
 from tests.suites import first_on, in_proof
 from tests.workbench import SECOND, TENANT, Bench, benches, eventually, report_of, task
 
@@ -69,7 +69,7 @@ async def test_a_worker_stopped_past_its_lease_and_continued_never_overwrites_it
     async with benches(database_url) as (bench,):
         plan = await bench.publish(one_step("linger"))
         run_ids = [await bench.start(plan) for _ in range(20)]
-        with Workers(database_url, tmp_path) as workers:
+        with Fleet(database_url, tmp_path) as workers:
 
             async def all_begun(times: int) -> bool:
                 return all(workers.marked(f"begun-{run_id}") == times for run_id in run_ids)
@@ -105,7 +105,7 @@ async def test_a_step_that_kills_its_worker_fails_after_the_cap(database_url: st
     async with benches(database_url) as (bench,):
         retry = Retry(max_attempts=10, max_losses=3)
         run_id = await bench.start(one_step("kill-worker", retry=retry))
-        with Workers(database_url, tmp_path) as workers:
+        with Fleet(database_url, tmp_path) as workers:
 
             async def over() -> bool:
                 if all(process.poll() is not None for process in workers.programs):
@@ -123,7 +123,7 @@ async def test_a_draining_worker_hands_over_without_burning_an_attempt(database_
     async with benches(database_url) as (bench,):
         plan = await bench.publish(one_step("linger", lease=60 * SECOND))
         run_ids = [await bench.start(plan) for _ in range(5)]
-        with Workers(database_url, tmp_path) as workers:
+        with Fleet(database_url, tmp_path) as workers:
 
             async def begun(times: int) -> bool:
                 return all(workers.marked(f"begun-{run_id}") >= times for run_id in run_ids)

@@ -18,7 +18,7 @@ import stepkeep as sk
 from stepkeep.definition import advice
 from stepkeep.definition.registry import Registry, default_registry
 from stepkeep.kernel.errors import DefinitionError
-from tests.remote.service import TENANT, make_key, serving
+from tests.service import TENANT, make_key, serving
 
 APP = """
 import stepkeep as sk

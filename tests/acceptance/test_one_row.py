@@ -28,7 +28,7 @@ from stepkeep.operations.access import OPERATE, OPERATIONS, READ
 from stepkeep.operations.answers import Answer, says
 from stepkeep.operations.operation import CATALOGUE, Actor, Limit, Name, group, operation
 from tests.databases import migrated_file
-from tests.remote.service import TENANT, make_key, serving
+from tests.service import TENANT, make_key, serving
 
 Size = Literal["small", "large"]
 Pages = Annotated[int, Meta(ge=1, le=1000, description="How many pages it has.")]
@@ -70,7 +70,7 @@ def make_groups() -> tuple[type, type]:
             """Put a book on the shelf. One title is there once."""
             if title in SHELF:
                 raise Conflict(f"there is a book {title} already.")
-            self.access.acting(by)
+            self.access.caller(by)
             return SHELF.setdefault(title, Book(title=title, pages=pages, size=size))
 
         @operation(READ, "GET /shelf", "list_books", "Books", pages="books", page_key="title", agents="reads")

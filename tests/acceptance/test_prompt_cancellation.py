@@ -13,7 +13,7 @@ from stepkeep.kernel.definition import Command, CompensateWhen, Definition, Effe
 from stepkeep.kernel.events import CancelRequested
 from stepkeep.kernel.states import RUN_TERMINAL, AttemptState, OnFailure, RunState, StepState
 from stepkeep.kernel.stopping import is_in_doubt
-from tests.acceptance.processes import Workers
+from tests.processes import Fleet
 from tests.store.raw import raw_of
 from tests.suites import first_on, in_proof
 from tests.workbench import SECOND, TENANT, Bench, benches, eventually, task
@@ -26,7 +26,7 @@ LEASE = 600 * SECOND
 KINDS = ("coroutine", "process", "command")
 SLEEP = 'echo $$ >> "$MARKS/begun-command"; exec sleep 120'
 
-Trigger = Callable[[Bench, Workers, str], Awaitable[None]]
+Trigger = Callable[[Bench, Fleet, str], Awaitable[None]]
 
 
 def sleepers(marks: Path, *, fails: bool = False, **options: object) -> Definition:
@@ -43,19 +43,19 @@ def sleepers(marks: Path, *, fails: bool = False, **options: object) -> Definiti
     return Definition(name="sleepers", version=1, steps=tuple(steps), lease=LEASE, **options)
 
 
-async def cancel(bench: Bench, workers: Workers, run_id: str) -> None:
+async def cancel(bench: Bench, workers: Fleet, run_id: str) -> None:
     await bench.transactor.submit(CancelRequested(tenant=TENANT, run_id=run_id, actor="ada"))
 
 
-async def cancel_and_undo(bench: Bench, workers: Workers, run_id: str) -> None:
+async def cancel_and_undo(bench: Bench, workers: Fleet, run_id: str) -> None:
     await bench.transactor.submit(CancelRequested(tenant=TENANT, run_id=run_id, actor="ada", compensate=True))
 
 
-async def fail(bench: Bench, workers: Workers, run_id: str) -> None:
+async def fail(bench: Bench, workers: Fleet, run_id: str) -> None:
     workers.allow("may-fail")
 
 
-async def time_out(bench: Bench, workers: Workers, run_id: str) -> None:
+async def time_out(bench: Bench, workers: Fleet, run_id: str) -> None:
     """The run's own timeout does it; the rows say that it is due now."""
     await raw_of(workers.url).execute(f"update runs set due_at = {await bench.store.now()}")
 
@@ -75,7 +75,7 @@ async def test_handlers_in_another_process_end_with_their_run(
     database_url: str, tmp_path: Path, trigger: Trigger, options: dict[str, object], state: RunState
 ) -> None:
     async with benches(database_url) as (bench,):
-        with Workers(database_url, tmp_path) as workers:
+        with Fleet(database_url, tmp_path) as workers:
             worker = workers.launch()
 
             async def up() -> bool:
@@ -102,7 +102,7 @@ async def test_handlers_in_another_process_end_with_their_run(
         assert (await bench.step_states(run_id)).count(StepState.CANCELLED) == len(KINDS)
 
 
-def is_alive(workers: Workers, kind: str) -> bool:
+def is_alive(workers: Fleet, kind: str) -> bool:
     """Whether the process that left this mark still runs."""
     pid = int((workers.marks / f"begun-{kind}").read_text(encoding="utf-8").split()[0])
     try:
@@ -119,7 +119,7 @@ async def test_a_thread_that_outlives_the_grace_period_is_in_doubt_and_undone_wh
     """003 §1.3: the effect of a blocking handler may come after its run has stopped; it leaves a trace."""
 
     async with benches(database_url) as (bench,):
-        with Workers(database_url, tmp_path) as workers:
+        with Fleet(database_url, tmp_path) as workers:
             run_id = await bench.start(blocking_and_failing(grace=SECOND))
             workers.launch()
 
@@ -145,7 +145,7 @@ async def test_a_thread_that_outlives_the_grace_period_is_in_doubt_and_undone_wh
 @first_on("sqlite")
 async def test_a_thread_that_ends_within_the_grace_period_is_believed(database_url: str, tmp_path: Path) -> None:
     async with benches(database_url) as (bench,):
-        with Workers(database_url, tmp_path) as workers:
+        with Fleet(database_url, tmp_path) as workers:
             run_id = await bench.start(blocking_and_failing(grace=120 * SECOND))
             workers.launch()
 

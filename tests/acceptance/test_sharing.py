@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from stepkeep.kernel.states import RunState
-from tests.acceptance.processes import Workers
+from tests.processes import Fleet
 from tests.suites import first_on, in_proof
 from tests.workbench import TENANT, benches, chain, eventually
 
@@ -23,7 +23,7 @@ async def test_two_worker_processes_share_thousands_of_runs_without_a_double_cla
 ) -> None:
     async with benches(database_url) as (bench,):
         plan = await bench.publish(chain("shared", 1))
-        with Workers(database_url, tmp_path) as workers:
+        with Fleet(database_url, tmp_path) as workers:
             workers.launch(100)
             workers.launch(100)
 

@@ -9,6 +9,7 @@ import pytest
 
 from stepkeep.api.browsers import CSRF
 from stepkeep.engine import AsyncEngine
+from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.errors import NotAllowed, StoreUnavailable
 from stepkeep.operations import audit
 from stepkeep.operations.access import key_text
@@ -171,7 +172,7 @@ async def test_an_entry_that_is_being_written_when_the_log_is_closed_is_stored(d
         log = host.access.audit_log
         assert log is not None
         for number in range(20):
-            log.add(audit.entry(tenant=TENANT, actor="ann", key=None, operation="start", target=str(number)))
+            log.add(audit.entry(caller=Caller(TENANT, "ann"), operation="start", target=str(number)))
             log._urgent.set()
             while log._waiting:  # noqa: ASYNC110 - until the batch is taken, a turn of the loop or two
                 await asyncio.sleep(0)
@@ -181,12 +182,12 @@ async def test_an_entry_that_is_being_written_when_the_log_is_closed_is_stored(d
 
 
 @first_on("sqlite")
-async def test_at_most_so_many_entries_wait(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_at_most_so_many_entries_wait(database_url: str) -> None:
     async with on(database_url) as stage:
-        monkeypatch.setattr(audit, "MOST_WAITING", 3)
         log = stage.engine.access.audit_log
         assert log is not None
+        log.most_waiting = 3
         for number in range(5):
-            log.add(audit.entry(tenant="acme", actor="ann", key=None, operation="start", target=str(number)))
+            log.add(audit.entry(caller=Caller("acme", "ann"), operation="start", target=str(number)))
         await log.close()
         assert {one["target"] for one in await noted(stage, "?operation=start")} == {"2", "3", "4"}

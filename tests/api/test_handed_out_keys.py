@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from stepkeep.api.app import create_app
 from stepkeep.api.browsers import CSRF, Browsers
 from stepkeep.engine import AsyncEngine
+from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.errors import Conflict, NotAllowed, NotFound
 from stepkeep.operations.access import Scope, parse_key
 from stepkeep.operations.keys import create_session_key
@@ -73,12 +74,10 @@ async def made(stage: Stage, kind: Kind) -> tuple[str, str]:
         async with stage.host(kind.tenant) as host:
             if kind.owner not in [one["name"] for one in (await host.users.list()).users]:
                 await host.users.create(kind.owner)
-            acting: Any = {"actor": kind.owner, "vouched_by": "oidc", "key": None}
+            caller = Caller(kind.tenant, kind.owner, vouched_by="oidc")
             hours = 12 * 3600 * 1_000_000
             scopes = kind.scopes
-            row = await create_session_key(
-                host.store, kind.tenant, kind.owner, scopes=scopes, lifetime=hours, acting=acting
-            )
+            row = await create_session_key(host.store, kind.owner, scopes=scopes, lifetime=hours, caller=caller)
             cookie, _ = await sign_in(host.store, row)
             return row.id, f"{cookie.id}_{cookie.secret}"
     given = {"expires_in": kind.expires_in, "queues": kind.queues, "handlers": kind.handlers}
@@ -226,7 +225,7 @@ async def test_a_key_that_was_revoked_before_is_revoked_again_to_end_what_replac
                 event="key_revoked", subject="ann", keys=(replace(row, revoked_at=at, revoked_by="root"),)
             )
 
-        await record(host.store, TENANT, {"actor": "root", "vouched_by": None, "key": None}, alone)
+        await record(host.store, Caller(TENANT, "root"), alone)
         assert (await host.keys.revoke(parse_key(old).id)).successors == [parse_key(new).id]
         async with stage.client(new) as client:
             told(await client.get("/session"), 401, "unauthenticated")

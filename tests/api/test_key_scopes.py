@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from stepkeep.api.browsers import CSRF
 from stepkeep.engine import AsyncEngine
+from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.errors import Conflict, KeyReused
 from stepkeep.operations.access import parse_key
 from stepkeep.operations.jobs import add_job, digest_of
@@ -71,10 +72,10 @@ async def browser(stage: Stage, engine: AsyncEngine, scopes: tuple[str, ...] | N
         row = await engine.store.people.find_key(parse_key(key).id)
         assert row is not None
     else:
-        acting: Any = {"actor": "ann", "vouched_by": "oidc", "key": None}
-        row = await create_session_key(engine.store, TENANT, "ann", scopes=scopes, lifetime=10**10, acting=acting)
+        caller = Caller(TENANT, "ann", vouched_by="oidc")
+        row = await create_session_key(engine.store, "ann", scopes=scopes, lifetime=10**10, caller=caller)
     cookie, _ = await sign_in(engine.store, row)
-    return (await stage.app.service.callers.authenticate_session(cookie)).engine
+    return (await stage.app.service.callers.authenticate_session(cookie)).engine()
 
 
 @asynccontextmanager
@@ -143,14 +144,13 @@ async def test_an_idempotency_key_on_record_stays_that_of_every_caller(database_
             starter.start = unscoped  # type: ignore[method-assign]
             old = [await way(host, run) for way in made]
             digest = digest_of("rerun", {"where": {}, "runs": [run]})
-            acting: Any = {"actor": "ann", "vouched_by": None, "key": None}
+            caller = Caller(TENANT, "ann")
             added = await add_job(
                 host.transactor,
                 JobAction.RERUN,
                 [run],
                 {"where": {}},
-                tenant=TENANT,
-                acting=acting,
+                caller=caller,
                 idempotency_key="k",
                 digest=digest,
             )

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import httpx2
 
-from stepkeep.api.links import LINK_SECONDS, Links
 from stepkeep.api.pages import POLICY, TYPES, site
+from stepkeep.api.session import LINK_SECONDS, Links
 from tests.api.stage import on, told
 from tests.databases import migrated_file
 

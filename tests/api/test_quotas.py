@@ -174,7 +174,7 @@ async def test_a_place_whose_run_was_never_made_is_free_after_a_minute(database_
         await stage.publish(GATED)
         key = await stage.key(max_concurrent_runs=1)
         async with AsyncEngine(database_url, key=key) as engine:
-            scopes = await engine.quotas._scopes("acme", key.split("_")[1])
+            scopes = await engine.quotas._scopes(engine.access.caller())
             lost = "01a1e12c-57d6-75bf-abba-e99e88c4e41f"
             now = await engine.store.now()
             assert await engine.store.quotas.take("acme", lost, scopes, now, quotas.PATIENCE) is None
@@ -194,7 +194,7 @@ async def test_a_place_is_kept_if_its_start_is_cut_off_by_its_caller(database_ur
             taken = asyncio.Event()
 
             async def start() -> None:
-                async with engine.quotas.place("acme", key.split("_")[1], "01a1e12c-57d6-75bf-abba-e99e88c4e41f"):
+                async with engine.quotas.place(engine.access.caller(), "01a1e12c-57d6-75bf-abba-e99e88c4e41f"):
                     taken.set()
                     await asyncio.Event().wait()
 

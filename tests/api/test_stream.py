@@ -10,7 +10,6 @@ import asyncpg
 import pytest
 
 from stepkeep.api import stream
-from stepkeep.operations import tailing
 from stepkeep.operations.tailing import Listener, TenantTail
 from tests.api.sse import all_of, listening
 from tests.api.stage import GATED, HELLO, RIVAL, Stage, on, told
@@ -192,10 +191,9 @@ async def test_the_stream_of_a_tenant_tells_its_runs_in_order_and_resumes(databa
 
 @first_on("sqlite")
 async def test_a_listener_that_does_not_keep_up_is_cut_off_and_holds_up_no_other(
-    database_url: str, monkeypatch: pytest.MonkeyPatch
+    database_url: str,
 ) -> None:
-    monkeypatch.setattr(tailing, "MOST_QUEUED", 3)
-    slow, quick = Listener(), Listener()
+    slow, quick = Listener(3), Listener(3)
     for number in range(5):
         slow.put({"seq": number})
         quick.put({"seq": number})
@@ -207,6 +205,7 @@ async def test_a_listener_that_does_not_keep_up_is_cut_off_and_holds_up_no_other
     async def act(stage: Stage) -> None:
         await stage.publish(HELLO)
         async with stage.client(await stage.key()) as client:
+            stage.app.service.tailer.most_queued = 3
             listening_ = stage.app.service.tailer.listening("acme")
             async with listening_ as (listener, _):
                 cut, put = asyncio.Event(), listener.put

@@ -250,8 +250,8 @@ NAMES = re.compile(
 )
 CLOCKS = re.compile(r'"(\w+_seconds|checked|since|sentence|at)": .*')
 """What is counted anew with each question."""
-GROWING = re.compile(r"[█▓░·]+|(\b\d+(\.\d+)?(ms|us|[smhd])\b ?)+")
-"""The bar of a step, whose length may change with the time of the question, and a duration, whose unit may."""
+GROWING = re.compile(r"[█▓░·]+( +[█▓░·]+)*|(\b\d+(\.\d+)?(ms|us|[smhd])\b ?)+")
+"""The bar of a step, whose parts may change with the time of the question, and a duration, whose unit may."""
 
 
 class World(NamedTuple):

@@ -11,8 +11,8 @@ from rich.console import Console
 
 from stepkeep.cli import working
 from stepkeep.cli.progress import Progress, Told
+from stepkeep.cli.render.lines import step_lines
 from stepkeep.cli.render.remarks import remark
-from stepkeep.cli.render.step import step_lines
 from stepkeep.cli.screens import Moving
 from stepkeep.kernel.journal import Cause, Entry, Hop
 from tests.cli.conftest import Cli

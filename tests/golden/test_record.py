@@ -17,7 +17,7 @@ import pytest
 
 import stepkeep
 import stepkeep_lab
-from stepkeep.api.openapi import describe
+from stepkeep.api.app import describe
 from stepkeep.cli.main import app
 from stepkeep.kernel import draft
 from stepkeep.kernel.errors import InvalidInput, NotFound

@@ -217,12 +217,11 @@ class World:
         def born() -> Decision:
             return create_run(
                 self.plan,
-                tenant="t",
                 run_id="r",
                 priority=0,
                 business_key=None,
                 given=given,
-                actor="ann",
+                caller=Caller("t", "ann"),
                 now=self.now,
                 start=start,
                 labels=labels,

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from tests.kernel.driver import allowing, gate, plan_of, sequence, when, work
 
 from stepkeep.kernel.adoption import Asked, Choice, Continuation, GoingOn, Why, choose, reference_to
+from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.create import create_run
 from stepkeep.kernel.decision import Decision
 from stepkeep.kernel.definition import (
@@ -150,12 +151,11 @@ def born(plan: Plan, notes: Mapping[int, Note], how: GoingOn = GoingOn.RETRY) ->
     continuation = Continuation(how=how, run_id="old", notes=notes)
     return create_run(
         plan,
-        tenant="t",
         run_id="new",
         priority=0,
         business_key=None,
         given=b"null",
-        actor="ann",
+        caller=Caller("t", "ann"),
         now=1,
         start=True,
         continuation=continuation,

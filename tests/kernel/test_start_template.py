@@ -10,6 +10,7 @@ import pytest
 from tests.kernel.driver import World, bytes_of, gate, wait, when, work
 from tests.kernel.walks import world_of
 
+from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.create import create_run
 from stepkeep.kernel.definition import SECOND
 from stepkeep.kernel.start_template import start_template
@@ -19,7 +20,7 @@ NOON = 1_790_000_000_000_000
 
 
 def about_run(**about: Any) -> dict[str, Any]:
-    plain = {"tenant": "acme", "run_id": "r-1", "priority": 3, "business_key": "order-7", "actor": "ada", "now": NOON}
+    plain = {"run_id": "r-1", "priority": 3, "business_key": "order-7", "caller": Caller("acme", "ada"), "now": NOON}
     return plain | about
 
 
@@ -31,7 +32,10 @@ def test_a_cast_equals_the_birth_it_stands_for_in_every_row_and_every_byte(start
         template = start_template(plan, start=start)
         if template is None:
             continue
-        for about in (about_run(), about_run(run_id="r-2", actor="bob", business_key=None, now=NOON + 1)):
+        for about in (
+            about_run(),
+            about_run(run_id="r-2", caller=Caller("acme", "bob"), business_key=None, now=NOON + 1),
+        ):
             born = create_run(plan, given=GIVEN, start=start, **about)
             made = template.instantiate(given=GIVEN, **about)
             assert bytes_of(made) == bytes_of(born)

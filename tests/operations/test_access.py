@@ -17,9 +17,7 @@ from stepkeep.edges.secret_values import KNOWN
 from stepkeep.engine import AsyncEngine
 from stepkeep.engine.interventions import AsyncInterventions
 from stepkeep.engine.jobs import AsyncJobs
-from stepkeep.engine.pauses import AsyncPauses
-from stepkeep.engine.resources import AsyncResources
-from stepkeep.engine.slots import AsyncSlots
+from stepkeep.engine.limits import AsyncPauses, AsyncResources, AsyncSlots
 from stepkeep.kernel.errors import Conflict, InvalidInput, NotAllowed, NotFound
 from stepkeep.operations import access
 from stepkeep.operations.access import OPERATIONS, SCOPES, Scope, guarded, parse_key

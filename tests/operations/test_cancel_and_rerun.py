@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.decision import Accepted
 from stepkeep.kernel.definition import Definition, Handler, Undo
 from stepkeep.kernel.errors import Conflict, Fenced, NotFound
@@ -27,7 +28,7 @@ UNDONE = Definition(
 
 
 async def again(bench: Bench, run_id: str, **options: object) -> Started:
-    return await rerun(bench.transactor, bench.starter, run_id, tenant=TENANT, actor=ACTOR, **options)  # type: ignore[arg-type]
+    return await rerun(bench.transactor, bench.starter, run_id, caller=Caller(TENANT, ACTOR), **options)  # type: ignore[arg-type]
 
 
 # -- cancel ----------------------------------------------------------------------------------------------------------

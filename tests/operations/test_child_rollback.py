@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 import stepkeep
 from stepkeep.kernel.adoption import GoingOn
+from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.definition import (
     CompensateWhen,
     Definition,
@@ -245,13 +246,13 @@ async def test_a_retry_rolls_back_the_child_of_the_earlier_run_once(database_url
         assert await ended(bench, run) == (RunState.FAILED, Rollback.NONE)
         first = (await links(bench, run))["first"].child_id
         wanted = Wanted(how=GoingOn.RETRY)
-        again = await go_on(bench.transactor, Starter(bench.transactor), run, wanted, tenant=TENANT, actor="eva")
+        again = await go_on(bench.transactor, Starter(bench.transactor), run, wanted, caller=Caller(TENANT, "eva"))
         await bench.cancel(again.run_id, compensate=True)
         await finish(bench)
         assert await ended(bench, again.run_id) == (RunState.ROLLED_BACK, Rollback.COMPLETE)
         [back] = await children(bench, again.run_id)
         assert back.undoes == first
-        told = await preview(bench.transactor, again.run_id, wanted, tenant=TENANT, actor="eva")
+        told = await preview(bench.transactor, again.run_id, wanted, caller=Caller(TENANT, "eva"))
         assert {step["step"]: step["reason"] for step in told["steps"]}["sub"] == "undone"
         return [run, first, again.run_id, back.child_id]
 
@@ -270,7 +271,7 @@ async def test_nobody_goes_on_with_a_run_that_only_rolled_another_back(database_
         back = (await links(bench, run))["back"].child_id
         wanted = Wanted(how=how, start=None if how is GoingOn.RETRY else "first")
         with pytest.raises(Conflict, match="nothing of it can be repeated"):
-            await go_on(bench.transactor, Starter(bench.transactor), back, wanted, tenant=TENANT, actor="eva")
+            await go_on(bench.transactor, Starter(bench.transactor), back, wanted, caller=Caller(TENANT, "eva"))
 
 
 async def test_what_a_withdrawn_version_did_is_still_undone(database_url: str) -> None:

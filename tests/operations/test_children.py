@@ -14,6 +14,7 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 import stepkeep
+from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.definition import Definition, Handler, StepDefinition, SubWorkflow, Undo
 from stepkeep.kernel.errors import InvalidInput, NotFound
 from stepkeep.kernel.outcomes import Completed, Failed
@@ -347,7 +348,7 @@ async def test_what_is_below_an_adopted_step_is_kept_while_the_adopting_run_live
         three = [run, middle.child_id, leaf.child_id]
         assert sorted(await bench.store.find_finished(everything)) == sorted(three)
         wanted = Wanted(how=GoingOn.RETRY)
-        started = await go_on(bench.transactor, Starter(bench.transactor), run, wanted, tenant=TENANT, actor="ann")
+        started = await go_on(bench.transactor, Starter(bench.transactor), run, wanted, caller=Caller(TENANT, "ann"))
         assert await bench.store.find_finished(everything) in ([], [run]), "the run itself is kept when it is deleted"
         assert await bench.store.find_finished(replace(everything, workflow="leaf")) == []
         assert await bench.store.delete_runs(TENANT, three) == []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 import stepkeep as sk
+from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.definition import Approval, Definition
 from stepkeep.kernel.errors import InvalidInput
 from stepkeep.kernel.states import RunState, StepState
@@ -21,7 +22,7 @@ GATED = Definition(name="gated", version=1, steps=(gate("sign", approval=Approva
 
 async def delayed(bench: Bench, definition: Definition = LATER, **given: object) -> str:
     plan = await bench.publish(definition)
-    request = StartRequest(plan=plan, tenant=TENANT, actor="ann", **{"start_delay": HOUR, **given})  # type: ignore[arg-type]
+    request = StartRequest(plan=plan, caller=Caller(TENANT, "ann"), **{"start_delay": HOUR, **given})  # type: ignore[arg-type]
     return (await Starter(bench.transactor).start(request)).run_id
 
 
@@ -64,7 +65,7 @@ async def test_a_delayed_run_can_be_cancelled_and_can_be_started_early(database_
     async with on(database_url) as bench:
         cancelled, early = await delayed(bench), await delayed(bench)
         await bench.cancel(cancelled)
-        await start_idle(bench.transactor, early, tenant=TENANT, actor="bea")
+        await start_idle(bench.transactor, early, caller=Caller(TENANT, "bea"))
         assert await bench.state(early) is RunState.QUEUED
         bench.store.clock_offset = HOUR + SECOND
         await sweep(bench.transactor)

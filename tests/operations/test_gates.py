@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 import stepkeep as sk
-from stepkeep.kernel.authority import MembershipKind
+from stepkeep.kernel.authority import Caller, MembershipKind
 from stepkeep.kernel.decision import Accepted
 from stepkeep.kernel.definition import SECOND, Approval, Definition, Level, OnDeadline
 from stepkeep.kernel.errors import Conflict, NotAllowed, StepkeepError
@@ -67,7 +67,7 @@ async def waiting(bench: Bench, **options: object) -> str:
 async def answer(bench: Bench, run_id: str, by: str, approve: bool = True) -> Accepted | StepkeepError:
     try:
         return await people.decide_gate(
-            bench.transactor, run_id, approve=approve, tenant=TENANT, actor=by, step="sign", evidence=("doc:1",)
+            bench.transactor, run_id, approve=approve, caller=Caller(TENANT, by), step="sign", evidence=("doc:1",)
         )
     except StepkeepError as problem:
         return problem
@@ -140,7 +140,7 @@ async def test_the_person_who_asked_for_a_run_may_not_decide_its_rerun(database_
         await register(bench, *FINANCE)
         first = await waiting(bench, actor="bea")
         await bench.cancel(first)
-        again = await rerun(bench.transactor, bench.starter, first, tenant=TENANT, actor="cyd")
+        again = await rerun(bench.transactor, bench.starter, first, caller=Caller(TENANT, "cyd"))
         await bench.work_off()
         for name in ("bea", "cyd"):
             refused = await answer(bench, again.run_id, name)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.decision import Accepted
 from stepkeep.kernel.definition import Approval, Definition, digest_of, encode_definition
 from stepkeep.kernel.errors import Broken, Conflict, InvalidInput, InvariantBroken, NotFound, Unreadable
@@ -271,7 +272,7 @@ async def test_a_small_item_does_not_wait_for_a_large_one() -> None:
 
 def test_an_input_counts_wherever_it_is_kept() -> None:
     body = b"x" * 3_000_000
-    request = StartRequest(plan=a_plan(*SIGNED.steps), input=body, actor=ACTOR, tenant=TENANT)
+    request = StartRequest(plan=a_plan(*SIGNED.steps), input=body, caller=Caller(TENANT, ACTOR))
     assert input_bytes(request) == len(body)
     apart = Payload(tenant=TENANT, run_id="r", digest="d", body=body)
     assert input_bytes(replace(request, input=b"reference", payload=apart)) == len(body)

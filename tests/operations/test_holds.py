@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 import stepkeep as sk
 from stepkeep.conformance.verify import verify_lines
+from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.definition import (
     UNDO_RETRY,
     Definition,
@@ -49,7 +50,7 @@ async def exhausted(bench: Bench) -> str:
 
 
 async def decide(bench: Bench, run_id: str, choice: str, by: str = "ann", reason: str = "") -> dict[str, object]:
-    done = people.decide_hold(bench.transactor, run_id, "call", choice, tenant=TENANT, actor=by, reason=reason)
+    done = people.decide_hold(bench.transactor, run_id, "call", choice, caller=Caller(TENANT, by), reason=reason)
     return people.told(people.Decided, await done)
 
 
@@ -122,7 +123,7 @@ async def test_a_step_that_waits_for_its_next_attempt_is_completed_by_a_person(d
         run_id = await bench.start(slow)
         [claim] = await bench.claim(1)
         await bench.report(claim, Failed(category=Category.TRANSIENT, error="no route"))
-        asked = {"tenant": TENANT, "actor": "ann", "reason": "done by phone"}
+        asked = {"caller": Caller(TENANT, "ann"), "reason": "done by phone"}
         with pytest.raises(InvalidInput, match="only a completed step has an output"):
             await people.decide_hold(bench.transactor, run_id, "call", "skip", output=b"1", **asked)
         said = people.told(
@@ -163,7 +164,7 @@ async def test_an_undo_that_says_hold_keeps_its_rollback_open_for_a_person(
         run_id = await bench.start(UNDONE)
         [claim] = await bench.claim(1)
         await bench.report(claim, Completed(output=b"{}"))
-        await people.cancel(bench.transactor, run_id, compensate=True, reason="", tenant=TENANT, actor="ann")
+        await people.cancel(bench.transactor, run_id, compensate=True, reason="", caller=Caller(TENANT, "ann"))
         for _ in range(2):
             [claim] = await bench.claim(1)
             await bench.report(claim, Failed(category=Category.TRANSIENT, error="no route"))
@@ -176,8 +177,8 @@ async def test_an_undo_that_says_hold_keeps_its_rollback_open_for_a_person(
         lines = [encode_line(line) async for line in export_run(bench.transactor, run_id, tenant=TENANT)]
         assert verify_lines(lines, canonical_machines()).findings == ()
         with pytest.raises(Conflict, match="cannot be skipped"):
-            await people.decide_hold(bench.transactor, run_id, "undo:pay", "skip", tenant=TENANT, actor="ann")
-        await people.decide_hold(bench.transactor, run_id, "undo:pay", choice, tenant=TENANT, actor="ann")
+            await people.decide_hold(bench.transactor, run_id, "undo:pay", "skip", caller=Caller(TENANT, "ann"))
+        await people.decide_hold(bench.transactor, run_id, "undo:pay", choice, caller=Caller(TENANT, "ann"))
         assert await bench.state(run_id) is end
         lines = [encode_line(line) async for line in export_run(bench.transactor, run_id, tenant=TENANT)]
         assert verify_lines(lines, canonical_machines()).findings == ()

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 import stepkeep as sk
+from stepkeep.kernel.authority import Caller
 from stepkeep.operations.publish import Newest
 from stepkeep.operations.start import StartRequest
 from stepkeep.store.change import IdempotencyKey
@@ -61,7 +62,7 @@ async def test_what_differs_is_named_with_the_run(
 async def test_the_fingerprint_of_a_key_from_before_is_still_recognised(database_url: str) -> None:
     async with on(database_url) as engine:
         plan = await engine.publish(flow(1))
-        request = StartRequest(plan=plan, tenant="t", actor="a", input=b'{"n":1}', labels=b'{"a":"b"}', priority=3)
+        request = StartRequest(plan=plan, caller=Caller("t", "a"), input=b'{"n":1}', labels=b'{"a":"b"}', priority=3)
         parts = ("keyed", 1, plan.digest, {"n": 1}, None, None, 3, True, None, {"a": "b"})
         old = hashlib.sha256(msgspec.json.encode(parts, order="sorted")).hexdigest()
         key = IdempotencyKey(tenant="t", operation="start", key="k", fingerprint=old, run_id="r")

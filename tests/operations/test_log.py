@@ -21,6 +21,7 @@ from stepkeep.conformance.replay import replay_lines
 from stepkeep.conformance.report import Code
 from stepkeep.conformance.verify import verify_lines
 from stepkeep.dialects.registry import judged
+from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.definition import SECOND, Approval, Definition
 from stepkeep.kernel.errors import InvariantBroken, NotFound, StepkeepError, Unreadable
 from stepkeep.kernel.journal import GENESIS, Cause, Entry, Hop, SealedEntry, seal
@@ -63,10 +64,12 @@ def verdict(lines: list[dict[str, Any]]) -> set[Code]:
 async def test_the_export_of_a_real_run_verifies_before_and_after_its_end(database_url: str) -> None:
     async with on_a_bench(database_url) as bench:
         run_id = await bench.start(SIGNED, correlation_id="order-1")
-        await send(bench.transactor, run_id, "early", b"{}", tenant=TENANT, actor="shop", message_id="m1")
+        await send(bench.transactor, run_id, "early", b"{}", caller=Caller(TENANT, "shop"), message_id="m1")
         await bench.work_off()
         waiting = await exported(bench, run_id)
-        await decide_gate(bench.transactor, run_id, approve=True, tenant=TENANT, actor="approver", comment="gut so – ✓")
+        await decide_gate(
+            bench.transactor, run_id, approve=True, caller=Caller(TENANT, "approver"), comment="gut so – ✓"
+        )
         await bench.work_off()
         ended = await exported(bench, run_id)
         assert verdict(waiting) == verdict(ended) == set()
@@ -94,7 +97,7 @@ async def test_all_runs_of_a_tenant_are_exported_each_whole_and_a_filter_is_heed
         ids = [await bench.start(chain("three", 3)) for _ in range(5)]
         await bench.work_off()
         stopped = await bench.start(chain("other", 2))
-        await cancel(bench.transactor, stopped, tenant=TENANT, actor=ACTOR, reason="no longer needed")
+        await cancel(bench.transactor, stopped, caller=Caller(TENANT, ACTOR), reason="no longer needed")
         everything = [line async for line in export_all(bench.transactor, RunFilter(tenant=TENANT, limit=1))]
         assert verdict(everything) == set()
         heads = [line["entity_id"] for line in everything if line["event_type"] == "journal_head"]

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 import stepkeep as sk
 from stepkeep.definition.registry import HandlerSpec, Registry
+from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.definition import Definition, Wait
 from stepkeep.kernel.errors import Conflict, Fenced, InvalidInput, NotFound
 from stepkeep.kernel.outcomes import Completed, Waiting
@@ -66,7 +67,7 @@ async def test_a_message_to_an_idle_run_is_kept_for_its_life(database_url: str) 
         run_id = await bench.start(PAID, start_now=False)
         await bench.send(run_id, "paid", b"5")
         assert await bench.state(run_id) is RunState.IDLE
-        await start_idle(bench.transactor, run_id, tenant=TENANT, actor="somebody")
+        await start_idle(bench.transactor, run_id, caller=Caller(TENANT, "somebody"))
         assert await outputs(bench, run_id, 0) == 5
 
 

@@ -10,6 +10,7 @@ import pytest
 
 import stepkeep as sk
 from stepkeep.engine import AsyncEngine
+from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.errors import NotFound
 from stepkeep.kernel.journal import open_entry
 from stepkeep.kernel.states import RunState
@@ -23,18 +24,18 @@ from stepkeep.operations.status import read_status
 from tests.operations.test_children import call, flow, only_child
 from tests.workbench import SECOND, TENANT, Bench, benches, chain, on, task
 
-ACTING: Any = {"actor": "bea", "vouched_by": None, "key": None}
+CALLER = Caller(TENANT, "bea")
 ORDER = chain("order", 2)
 
 
 async def hold(bench: Bench, workflow: str = "order", reason: str = "a bad release") -> dict[str, Any]:
-    found = await pause_workflow(bench.store, TENANT, workflow, reason, acting=ACTING)
+    found = await pause_workflow(bench.store, workflow, reason, caller=CALLER)
     bench.starter.pauses.forget(TENANT)
     return found
 
 
 async def release(bench: Bench, workflow: str = "order") -> dict[str, Any]:
-    found = await resume_workflow(bench.store, TENANT, workflow, acting=ACTING)
+    found = await resume_workflow(bench.store, workflow, caller=CALLER)
     bench.starter.pauses.forget(TENANT)
     return found
 
@@ -61,7 +62,7 @@ async def test_a_run_of_a_paused_workflow_starts_paused_and_goes_on_when_it_is_r
         await release(bench)
         assert await bench.state(await bench.start(ORDER)) is RunState.QUEUED
         assert await bench.state(run) is RunState.PAUSED
-        await resume_run(bench.transactor, run, tenant=TENANT, actor="bea")
+        await resume_run(bench.transactor, run, caller=Caller(TENANT, "bea"))
         await bench.work_off()
         assert await bench.state(run) is RunState.SUCCEEDED
 
@@ -110,20 +111,20 @@ async def test_idle_and_delayed_runs_are_paused_in_the_transaction_that_starts_t
         await hold(bench)
 
         async def made(**options: Any) -> str:
-            request = StartRequest(plan=plan, tenant=TENANT, actor="ann", **options)
+            request = StartRequest(plan=plan, caller=Caller(TENANT, "ann"), **options)
             return (await bench.starter.start(request)).run_id
 
         idle, delayed = await made(start_now=False), await made(start_delay=60 * SECOND)
         assert [await bench.state(one) for one in (idle, delayed)] == [RunState.IDLE, RunState.IDLE]
-        assert await start_idle(bench.transactor, idle, tenant=TENANT, actor="ann") == {"state": RunState.PAUSED}
+        assert await start_idle(bench.transactor, idle, caller=Caller(TENANT, "ann")) == {"state": RunState.PAUSED}
         bench.store.clock_offset = 61 * SECOND
         await sweep(bench.transactor)
         assert [await bench.state(one) for one in (idle, delayed)] == [RunState.PAUSED, RunState.PAUSED]
         for run, starter in ((idle, "ann"), (delayed, "sweep")):
             assert (await causes(bench, run))[-1] == [("run_started", starter), ("pause_requested", "bea")]
         assert await bench.claim(10) == []
-        await resume_run(bench.transactor, idle, tenant=TENANT, actor="bea")
-        assert (await start_idle(bench.transactor, idle, tenant=TENANT, actor="ann"))["state"] is RunState.QUEUED
+        await resume_run(bench.transactor, idle, caller=Caller(TENANT, "bea"))
+        assert (await start_idle(bench.transactor, idle, caller=Caller(TENANT, "ann")))["state"] is RunState.QUEUED
 
 
 async def test_a_child_of_a_paused_workflow_starts_paused(database_url: str) -> None:
@@ -148,7 +149,7 @@ async def test_a_run_under_a_limit_starts_paused_and_is_granted_its_slot_after_i
         run = await bench.start(definition)
         assert (await bench.state(run), await bench.claim(10)) == (RunState.PAUSED, [])
         await release(bench)
-        await resume_run(bench.transactor, run, tenant=TENANT, actor="bea")
+        await resume_run(bench.transactor, run, caller=Caller(TENANT, "bea"))
         await bench.start(definition)
         assert [claim.run_id for claim in await bench.claim(10)] == [run]
 

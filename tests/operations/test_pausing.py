@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from stepkeep.evidence.collect import collect
+from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.decision import Accepted
 from stepkeep.kernel.definition import Approval, Definition, Handler, StepDefinition, Undo
 from stepkeep.kernel.draft import HELD_BACK
 from stepkeep.kernel.errors import Conflict
 from stepkeep.kernel.outcomes import Failed
 from stepkeep.kernel.states import Category, OnFailure, RunState, StepState
-from stepkeep.operations.access import Acting
 from stepkeep.operations.diagnosis import explain, view
 from stepkeep.operations.pauses import pause_claims
 from stepkeep.operations.pausing import pause_run, resume_run
@@ -26,11 +26,11 @@ GATED = Definition(
 
 
 async def pause(bench: Bench, run_id: str, reason: str = "") -> Accepted:
-    return await pause_run(bench.transactor, run_id, tenant=TENANT, actor="ann", reason=reason)
+    return await pause_run(bench.transactor, run_id, caller=Caller(TENANT, "ann"), reason=reason)
 
 
 async def resume(bench: Bench, run_id: str) -> Accepted:
-    return await resume_run(bench.transactor, run_id, tenant=TENANT, actor="bea")
+    return await resume_run(bench.transactor, run_id, caller=Caller(TENANT, "bea"))
 
 
 async def test_a_paused_run_is_not_claimed_and_another_one_is(database_url: str) -> None:
@@ -89,8 +89,8 @@ async def test_explain_names_the_pause_that_has_to_end_first(
 
     async with on(database_url) as bench:
         run_id = await bench.start(Definition(name="print", version=1, steps=(task("print", queue="printers"),)))
-        acting = Acting(actor="ann", vouched_by=None, key=None)
-        await pause_claims(bench.store, TENANT, queue, "out of paper", acting=acting)
+        caller = Caller(TENANT, "ann")
+        await pause_claims(bench.store, queue, "out of paper", caller=caller)
         if also_run:
             await pause(bench, run_id)
         told = view(await explain(bench.transactor, run_id, None, tenant=TENANT))

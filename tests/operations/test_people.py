@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
 from stepkeep.engine import AsyncEngine
+from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.decision import Accepted
 from stepkeep.kernel.definition import Approval, Completion, Definition
 from stepkeep.kernel.errors import Conflict, InvalidInput, NotFound
@@ -158,16 +160,15 @@ async def test_a_run_that_does_not_exist_has_no_gate(database_url: str) -> None:
 
 # -- completion by hand ----------------------------------------------------------------------------------------------
 async def complete(
-    bench: Bench, run_id: str, outcome: str = "Succeeded", token: str = TOKEN, **said: object
+    bench: Bench, run_id: str, outcome: str = "Succeeded", token: str = TOKEN, actor: str = "ann", **said: object
 ) -> Accepted:
-    said = {"actor": "ann", **said}
     return await people.complete(
         bench.transactor,
         run_id,
         "call",
         token=token,
         outcome=outcome,
-        tenant=TENANT,
+        caller=Caller(TENANT, actor),
         **said,  # type: ignore[arg-type]
     )
 
@@ -228,7 +229,7 @@ async def test_an_output_by_hand_that_does_not_fit_is_refused_and_a_corrected_on
 async def test_a_lost_token_is_replaced_on_record_and_the_old_one_is_useless(database_url: str) -> None:
     async with on(database_url) as bench:
         run_id = await handed_out(bench)
-        by: dict[str, str] = {"token": "a new one", "tenant": TENANT, "actor": "bea"}
+        by: dict[str, Any] = {"token": "a new one", "caller": Caller(TENANT, "bea")}
         reissue = people.reissue_token
         with pytest.raises(InvalidInput, match="needs a reason"):
             await reissue(bench.transactor, run_id, "call", reason=" ", **by)
@@ -249,7 +250,7 @@ async def test_a_run_with_a_new_token_conforms_in_every_dialect(database_url: st
     async with on(database_url) as bench:
         run_id = await handed_out(bench)
         await people.reissue_token(
-            bench.transactor, run_id, "call", token="new", reason="lost", tenant=TENANT, actor="bea"
+            bench.transactor, run_id, "call", token="new", reason="lost", caller=Caller(TENANT, "bea")
         )
         await complete(bench, run_id, token="new")
         async with AsyncEngine(database_url, tenant=TENANT) as engine:

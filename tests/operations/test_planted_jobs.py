@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
+from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.errors import ConnectionLost, QuotaExceeded, StoreError, StoreUnavailable
 from stepkeep.kernel.states import RUN_TERMINAL, RunState
 from stepkeep.operations import jobs, quotas
-from stepkeep.operations.access import Acting
 from stepkeep.operations.jobs import JobSweep
 from stepkeep.operations.transact import Transactor
 from stepkeep.store.rows import JobAction, JobState, RunOutcome
@@ -27,7 +27,7 @@ from tests.workbench import TENANT, Bench, chain
 
 BEGIN = 1_900_000_000_000_000
 SECOND = 1_000_000
-BY_ANN = Acting(actor="ann", vouched_by=None, key=None)
+BY_ANN, BY_KEY = Caller(TENANT, "ann"), Caller(TENANT, "ann", key="k-1")
 GATED = chain("gated", 1)
 
 
@@ -123,8 +123,7 @@ class JobHistory(World):
             action,
             sorted(runs),
             {"where": {}, **options},
-            tenant=TENANT,
-            acting=BY_ANN,
+            caller=BY_ANN,
             idempotency_key=None,
             digest=b"",
         )
@@ -187,7 +186,7 @@ class QuotaHistory(World):
         for turn in range(8):
             self.be_calm(False)
             starts = [
-                bench.begin(plan, key="k-1", idempotency_key=f"{turn}-{number % 4}")
+                bench.begin(plan, caller=BY_KEY, idempotency_key=f"{turn}-{number % 4}")
                 for number, bench in enumerate(self.benches * 2)
             ]
             done = await asyncio.gather(*starts, return_exceptions=True)
@@ -208,7 +207,7 @@ class QuotaHistory(World):
         """A start with a key that has made a run returns that run, and takes no place."""
         places = dict(self.database.tables.people.quotas)
         try:
-            started = await self.calm.begin(plan, key="k-1", idempotency_key=f"{turn}-0")
+            started = await self.calm.begin(plan, caller=BY_KEY, idempotency_key=f"{turn}-0")
         except QuotaExceeded:
             return
         if not started.created:
@@ -222,11 +221,11 @@ class QuotaHistory(World):
         self.now += quotas.PATIENCE + 1
         for number in range(self.MOST):
             try:
-                await self.calm.begin(plan, key="k-1", idempotency_key=f"last-{number}")
+                await self.calm.begin(plan, caller=BY_KEY, idempotency_key=f"last-{number}")
             except QuotaExceeded:
                 self.findings.append(f"only {number} places are free")
         try:
-            await self.calm.begin(plan, key="k-1", idempotency_key="one-too-many")
+            await self.calm.begin(plan, caller=BY_KEY, idempotency_key="one-too-many")
             self.findings.append("there is one place too many")
         except QuotaExceeded:
             self.expect(len(self._live()) == self.MOST, "a place is free, and a start is refused")

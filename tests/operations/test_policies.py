@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from stepkeep.definition.policy import load_policy, publishable_policy
-from stepkeep.kernel.authority import MembershipKind
+from stepkeep.kernel.authority import Caller, MembershipKind
 from stepkeep.kernel.definition import Budget, Definition, OnExceeded, PolicyEffect, PolicyRule, Retry, digest_of
 from stepkeep.kernel.errors import InvalidInput, NotFound
 from stepkeep.kernel.journal import open_entry
@@ -31,7 +31,7 @@ HOLD_PAY = {"name": "big", "steps": ["s00001"], "when": "input.n > 5", "then": "
 
 async def publish(bench: Bench, *rules: dict[str, Any]) -> int:
     document = publishable_policy({"policy": "p", "rules": list(rules)})
-    stored = await policies.publish_policy(bench.transactor, document, tenant=TENANT, actor=ACTOR)
+    stored = await policies.publish_policy(bench.transactor, document, caller=Caller(TENANT, ACTOR))
     return int(stored["revision"])
 
 
@@ -110,7 +110,7 @@ async def test_a_policy_that_is_off_allows_and_old_verdicts_replay_by_their_own_
     async with on(database_url) as bench:
         await publish(bench, {"name": "stop", "then": "deny"})
         denied = await bench.start(TWO)
-        await policies.publish_policy(bench.transactor, policies.OFF, tenant=TENANT, actor="bea")
+        await policies.publish_policy(bench.transactor, policies.OFF, caller=Caller(TENANT, "bea"))
         allowed = await bench.start(TWO)
         await bench.work_off()
         assert await bench.state(allowed) is RunState.SUCCEEDED
@@ -224,7 +224,7 @@ MINUTE = 60_000_000
 
 async def publish_budget(bench: Bench, **budget: Any) -> None:
     document = publishable_policy({"policy": "p", "budgets": [{"name": "hourly", "per": "1h", **budget}]})
-    await policies.publish_policy(bench.transactor, document, tenant=TENANT, actor=ACTOR)
+    await policies.publish_policy(bench.transactor, document, caller=Caller(TENANT, ACTOR))
 
 
 async def spend_once(bench: Bench, workflow: Definition, cost: bytes | None) -> str:
@@ -298,7 +298,7 @@ async def test_a_rule_of_a_tenant_reads_a_budget_before_it_is_spent(database_url
         document = publishable_policy(
             {"policy": "p", "rules": [warn], "budgets": [{"name": "hourly", "per": "1h", "usd": 5}]}
         )
-        await policies.publish_policy(bench.transactor, document, tenant=TENANT, actor=ACTOR)
+        await policies.publish_policy(bench.transactor, document, caller=Caller(TENANT, ACTOR))
         await spend_once(bench, TWO, b'{"usd":4.0}')
         bench.store.clock_offset += FRESH_US
         run_id = await bench.start(TWO)
@@ -315,7 +315,7 @@ async def pin_of(bench: Bench, run_id: str) -> int | None:
 async def test_a_run_keeps_the_revision_that_it_started_under_if_that_says_so(database_url: str) -> None:
     async with on(database_url) as bench:
         pinned = {"policy": "p", "runs": "pinned", "rules": [{"name": "watch", "then": "allow"}]}
-        await policies.publish_policy(bench.transactor, publishable_policy(pinned), tenant=TENANT, actor=ACTOR)
+        await policies.publish_policy(bench.transactor, publishable_policy(pinned), caller=Caller(TENANT, ACTOR))
         early = await bench.start(TWO)
         bench.store.clock_offset += 2 * FRESH_US
         old = await bench.start(TWO)
@@ -340,14 +340,14 @@ async def test_a_live_revision_after_a_pinned_one_counts_for_runs_that_are_not_p
         await publish(bench, {"name": "watch", "then": "allow"})
         old = await bench.start(TWO)
         pinned = {"policy": "p", "runs": "pinned", "rules": [{"name": "never", "steps": ["s00001"], "then": "deny"}]}
-        await policies.publish_policy(bench.transactor, publishable_policy(pinned), tenant=TENANT, actor=ACTOR)
+        await policies.publish_policy(bench.transactor, publishable_policy(pinned), caller=Caller(TENANT, ACTOR))
         bench.store.clock_offset += FRESH_US
         assert await bench.work_off() == 1
         assert await bench.state(old) is RunState.FAILED
         assert await replayed(bench, old) == [("s00000", "allow", "watch"), ("s00001", "deny", "never")]
         bench.store.clock_offset += FRESH_US
         kept = await bench.start(TWO)
-        await policies.publish_policy(bench.transactor, policies.OFF, tenant=TENANT, actor=ACTOR)
+        await policies.publish_policy(bench.transactor, policies.OFF, caller=Caller(TENANT, ACTOR))
         bench.store.clock_offset += FRESH_US
         await bench.work_off()
         assert await bench.state(kept) is RunState.FAILED

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from stepkeep.engine import AsyncEngine
+from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.decision import Accepted
 from stepkeep.kernel.errors import Conflict, InvalidInput, NotFound, Quarantined, Unreadable
 from stepkeep.kernel.states import RunState
@@ -16,7 +17,7 @@ from stepkeep.operations.retention import Policy, prune
 from tests.damage import damage
 from tests.workbench import NOBODYS, SECOND, TENANT, chain, on
 
-BY: dict[str, Any] = {"tenant": TENANT, "actor": "ann", "reason": "it does harm"}
+BY: dict[str, Any] = {"caller": Caller(TENANT, "ann"), "reason": "it does harm"}
 
 
 async def test_a_run_that_cannot_be_read_is_set_aside_and_gets_in_nobodys_way(database_url: str) -> None:
@@ -33,9 +34,9 @@ async def test_a_run_that_cannot_be_read_is_set_aside_and_gets_in_nobodys_way(da
         assert (await quarantined(bench.transactor, tenant=TENANT))["quarantined"] == [noted]
         with pytest.raises(Conflict, match="was quarantined before, by ann"):
             await quarantine(bench.transactor, bad, **BY)
-        await release(bench.transactor, bad, tenant=TENANT, actor="bea", reason="restored")
+        await release(bench.transactor, bad, caller=Caller(TENANT, "bea"), reason="restored")
         with pytest.raises(NotFound, match="is not quarantined"):
-            await release(bench.transactor, bad, tenant=TENANT, actor="bea", reason="restored")
+            await release(bench.transactor, bad, caller=Caller(TENANT, "bea"), reason="restored")
         kept = (await quarantined(bench.transactor, tenant=TENANT, history=True))["quarantined"]
         assert [(one["by"], one["released_by"], one["release_reason"]) for one in kept] == [("ann", "bea", "restored")]
 
@@ -105,7 +106,7 @@ async def test_the_engine_sets_aside_shows_and_releases(database_url: str) -> No
         (NOBODYS, {"reason": "a\x00b"}, InvalidInput),
         (NOBODYS, {"reason": "x" * 5000}, InvalidInput),
         (NOBODYS, {"reason": None}, InvalidInput),
-        (NOBODYS, {"actor": ""}, InvalidInput),
+        (NOBODYS, {"caller": Caller(TENANT, "")}, InvalidInput),
     ],
 )
 async def test_what_cannot_be_meant_is_refused(

@@ -7,6 +7,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.definition import Amount, Definition
 from stepkeep.kernel.journal import open_entry
 from stepkeep.kernel.outcomes import Released
@@ -18,7 +19,7 @@ from stepkeep.operations.resources import list_resources, set_pool
 from stepkeep.operations.transact import Claim
 from tests.workbench import TENANT, Bench, benches, on, task
 
-ACTING: Any = {"actor": "ann", "vouched_by": None, "key": None}
+CALLER = Caller(TENANT, "ann")
 
 
 def needing(name: str = "build", length: int = 1, **resources: Amount) -> Definition:
@@ -28,7 +29,7 @@ def needing(name: str = "build", length: int = 1, **resources: Amount) -> Defini
 
 
 async def pool(bench: Bench, resource: str, most: int | None) -> dict[str, Any]:
-    return await set_pool(bench.store, TENANT, resource, most, acting=ACTING)
+    return await set_pool(bench.store, resource, most, caller=CALLER)
 
 
 async def claimed(bench: Bench, limit: int = 10) -> list[Claim]:
@@ -137,10 +138,10 @@ async def test_a_lost_worker_frees_what_its_step_held(database_url: str) -> None
 async def test_a_released_step_and_a_paused_run_hold_nothing(database_url: str) -> None:
     async with on(database_url) as bench:
         first, second = [await bench.start(needing(repo="exclusive")) for _ in range(2)]
-        await pause_run(bench.transactor, first, tenant=TENANT, **ACTING)
+        await pause_run(bench.transactor, first, caller=CALLER)
         [claim] = await claimed(bench)
         assert claim.run_id == second
-        await resume_run(bench.transactor, first, tenant=TENANT, **ACTING)
+        await resume_run(bench.transactor, first, caller=CALLER)
         assert await claimed(bench) == []
         await bench.report(claim, Released())
         assert await holders(bench) == []

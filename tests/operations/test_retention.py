@@ -22,6 +22,7 @@ from uuid_utils import uuid7
 import stepkeep
 from stepkeep.conformance.archive import verify_archive
 from stepkeep.conformance.report import Code
+from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.definition import Approval, Definition
 from stepkeep.kernel.errors import InvalidInput, NotFound, StoreUnavailable
 from stepkeep.kernel.states import RunState
@@ -339,7 +340,7 @@ async def test_a_repeated_start_is_answered_for_a_run_that_is_gone_until_its_key
 ) -> None:
     async with on(database_url) as bench:
         plan = await bench.publish(chain("work", 1))
-        request = StartRequest(plan=plan, tenant=TENANT, actor=ACTOR, input=b"{}", idempotency_key="once")
+        request = StartRequest(plan=plan, caller=Caller(TENANT, ACTOR), input=b"{}", idempotency_key="once")
         first = await bench.starter.start(request)
         await bench.work_off()
         await pruned(bench, EVERYTHING, tmp_path)
@@ -359,13 +360,13 @@ async def test_a_repeated_start_is_answered_for_a_run_that_is_gone_until_its_key
 async def test_a_rerun_outlives_the_run_it_names(database_url: str, tmp_path: Path) -> None:
     async with on(database_url) as bench:
         [old] = await finished(bench, 1)
-        new = await rerun(bench.transactor, bench.starter, old, tenant=TENANT, actor=ACTOR)
+        new = await rerun(bench.transactor, bench.starter, old, caller=Caller(TENANT, ACTOR))
         await pruned(bench, EVERYTHING, tmp_path)
         found = await bench.store.read_run(TENANT, new.run_id)
         assert found is not None
         assert found.details.rerun_of == old
         with pytest.raises(NotFound):
-            await rerun(bench.transactor, bench.starter, old, tenant=TENANT, actor=ACTOR)
+            await rerun(bench.transactor, bench.starter, old, caller=Caller(TENANT, ACTOR))
 
 
 async def test_a_tenant_prunes_its_own_runs_alone(database_url: str, tmp_path: Path) -> None:

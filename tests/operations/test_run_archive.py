@@ -13,7 +13,7 @@ import pytest
 from msgspec.structs import replace
 
 import stepkeep as sk
-from stepkeep.cli.commands.archive import verified
+from stepkeep.cli.commands.records import verified
 from stepkeep.definition.archive_policy import ArchivePolicy, policy_of
 from stepkeep.definition.native import check_text
 from stepkeep.kernel.definition import Definition
@@ -95,7 +95,7 @@ async def test_sweeps_of_several_workers_leave_one_whole_bundle_each(database_ur
 KILLED = """
 import asyncio, os, signal, sys
 from pathlib import Path
-from stepkeep.cli.commands.archive import verified
+from stepkeep.cli.commands.records import verified
 from stepkeep.operations import run_archive
 from stepkeep.operations.transact import Transactor
 from stepkeep.store.connect import connect

@@ -13,7 +13,7 @@ import pytest
 import stepkeep as sk
 from stepkeep.definition.registry import HandlerSpec, Registry
 from stepkeep.engine import AsyncEngine
-from stepkeep.engine.run_workers import MOST_RESTING
+from stepkeep.engine.hosted import MOST_RESTING
 from stepkeep.kernel.definition import QueueSpec
 from stepkeep.kernel.errors import ConnectionLost
 from stepkeep.kernel.states import RunState

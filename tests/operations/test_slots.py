@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.definition import Definition
 from stepkeep.kernel.errors import InvalidInput, NotFound
 from stepkeep.kernel.journal import open_entry
@@ -20,7 +21,7 @@ from stepkeep.operations.views import describe_run
 from stepkeep.store.rows import SlotRow
 from tests.workbench import TENANT, Bench, benches, chain, on
 
-ACTING: Any = {"actor": "ann", "vouched_by": None, "key": None}
+CALLER = Caller(TENANT, "ann")
 
 
 def limited(slots: int = 2, name: str = "order", length: int = 1, **options: Any) -> Definition:
@@ -46,7 +47,7 @@ async def sweep(bench: Bench) -> int:
 
 
 async def limit(bench: Bench, most: int | None, workflow: str | None = None) -> dict[str, Any]:
-    found = await set_limit(bench.store, TENANT, workflow, most, acting=ACTING)
+    found = await set_limit(bench.store, workflow, most, caller=CALLER)
     bench.starter.limits.forget(TENANT)
     return found
 
@@ -79,7 +80,7 @@ async def test_a_high_priority_comes_first(database_url: str) -> None:
 async def test_a_slot_is_held_while_its_run_is_paused_and_free_when_it_ended_in_any_way(database_url: str) -> None:
     async with on(database_url) as bench:
         runs = [await bench.start(limited(1)) for _ in range(4)]
-        await pause_run(bench.transactor, runs[0], tenant=TENANT, actor="ann")
+        await pause_run(bench.transactor, runs[0], caller=Caller(TENANT, "ann"))
         assert await sweep(bench) == 0
         await bench.cancel(runs[0])
         assert await sweep(bench) == 1
@@ -94,12 +95,12 @@ async def test_a_slot_is_held_while_its_run_is_paused_and_free_when_it_ended_in_
 async def test_a_run_that_is_paused_while_it_waits_keeps_its_place_and_lets_others_pass(database_url: str) -> None:
     async with on(database_url) as bench:
         runs = [await bench.start(limited(1)) for _ in range(4)]
-        await pause_run(bench.transactor, runs[1], tenant=TENANT, actor="ann")
+        await pause_run(bench.transactor, runs[1], caller=Caller(TENANT, "ann"))
         await bench.cancel(runs[0])
         assert await sweep(bench) == 1
         assert await running(bench, runs) == [1, 2]
         assert await bench.state(runs[1]) is RunState.PAUSED
-        accepted = await resume_run(bench.transactor, runs[1], tenant=TENANT, actor="ann")
+        accepted = await resume_run(bench.transactor, runs[1], caller=Caller(TENANT, "ann"))
         assert accepted.record["state"] is RunState.QUEUED
         await bench.cancel(runs[2])
         assert await sweep(bench) == 1
@@ -158,7 +159,7 @@ async def test_an_idle_run_takes_its_slot_when_it_is_started(database_url: str) 
         idle = await bench.start(limited(1), start_now=False)
         later = await bench.start(limited(1))
         assert await running(bench, [later]) == [0]
-        await start_idle(bench.transactor, idle, tenant=TENANT, actor="ann")
+        await start_idle(bench.transactor, idle, caller=Caller(TENANT, "ann"))
         assert await sweep(bench) == 0
         assert await bench.state(idle) is RunState.QUEUED
         await bench.work_off()

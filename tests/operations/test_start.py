@@ -7,6 +7,7 @@ from collections import Counter
 
 import pytest
 
+from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.definition import Definition
 from stepkeep.kernel.errors import Conflict, InvalidInput, KeyReused, NotFound
 from stepkeep.kernel.states import RunState, StepState
@@ -24,7 +25,7 @@ async def test_fifty_parallel_starts_with_one_key_make_one_run_and_refuse_every_
         plan = await opened[0].publish(ONE)
         bodies = [b'{"n":1}', b'{"n":2}']
         requests = [
-            StartRequest(plan=plan, tenant=TENANT, actor=ACTOR, input=bodies[place % 2], idempotency_key="order-1")
+            StartRequest(plan=plan, caller=Caller(TENANT, ACTOR), input=bodies[place % 2], idempotency_key="order-1")
             for place in range(50)
         ]
         replies = await asyncio.gather(
@@ -75,9 +76,11 @@ async def test_a_key_of_one_operation_is_free_in_another(database_url: str) -> N
     async with on(database_url) as bench:
         first = await bench.start(ONE, idempotency_key="k")
         await bench.work_off()
-        again = await rerun(bench.transactor, bench.starter, first, tenant=TENANT, actor=ACTOR, idempotency_key="k")
+        again = await rerun(bench.transactor, bench.starter, first, caller=Caller(TENANT, ACTOR), idempotency_key="k")
         assert again.created
-        once_more = await rerun(bench.transactor, bench.starter, first, tenant=TENANT, actor=ACTOR, idempotency_key="k")
+        once_more = await rerun(
+            bench.transactor, bench.starter, first, caller=Caller(TENANT, ACTOR), idempotency_key="k"
+        )
         assert once_more == Started(again.run_id, created=False)
 
 
@@ -103,7 +106,7 @@ async def test_a_business_key_is_free_again_when_its_run_has_ended(database_url:
         if ending == "success":
             await bench.work_off()
         else:
-            await cancel(bench.transactor, first, tenant=TENANT, actor=ACTOR)
+            await cancel(bench.transactor, first, caller=Caller(TENANT, ACTOR))
         second = await bench.start(ONE, business_key="customer-7")
         assert second != first
         with pytest.raises(Conflict, match=second):
@@ -124,19 +127,19 @@ async def test_an_idle_run_waits_to_be_started_and_is_started_once(database_url:
         assert await bench.claim() == []
         assert await bench.store.stuck_runs() == []
         replies = await asyncio.gather(
-            *(start_idle(bench.transactor, run_id, tenant=TENANT, actor=ACTOR) for _ in range(5))
+            *(start_idle(bench.transactor, run_id, caller=Caller(TENANT, ACTOR)) for _ in range(5))
         )
         assert {reply["state"] for reply in replies} == {RunState.QUEUED}
         assert await bench.work_off() == 1
         with pytest.raises(Conflict, match="Rerun it instead"):
-            await start_idle(bench.transactor, run_id, tenant=TENANT, actor=ACTOR)
+            await start_idle(bench.transactor, run_id, caller=Caller(TENANT, ACTOR))
 
 
 async def test_a_run_that_does_not_exist_cannot_be_started(database_url: str) -> None:
     async with on(database_url) as bench:
         for run_id in (NOBODYS, "nothing-like-an-id"):
             with pytest.raises(NotFound):
-                await start_idle(bench.transactor, run_id, tenant=TENANT, actor=ACTOR)
+                await start_idle(bench.transactor, run_id, caller=Caller(TENANT, ACTOR))
 
 
 async def test_one_bad_start_is_refused_alone_among_good_ones(database_url: str) -> None:
@@ -144,8 +147,8 @@ async def test_one_bad_start_is_refused_alone_among_good_ones(database_url: str)
 
     async with on(database_url) as bench:
         plan = await bench.publish(ONE)
-        bad = StartRequest(plan=plan, tenant=TENANT, actor="half\ud800", input=b"{}", run_id=NOBODYS)
-        good = [bench.starter.start(StartRequest(plan=plan, tenant=TENANT, actor=ACTOR)) for _ in range(9)]
+        bad = StartRequest(plan=plan, caller=Caller(TENANT, "half\ud800"), input=b"{}", run_id=NOBODYS)
+        good = [bench.starter.start(StartRequest(plan=plan, caller=Caller(TENANT, ACTOR))) for _ in range(9)]
         replies = await asyncio.gather(*good[:4], bench.starter._lane.put(bad), *good[4:], return_exceptions=True)
         assert isinstance(replies[4], Exception)
         assert not isinstance(replies[4], asyncio.CancelledError)

@@ -13,7 +13,6 @@ import stepkeep as sk
 from stepkeep.definition.registry import HandlerSpec, Registry
 from stepkeep.engine import AsyncEngine
 from stepkeep.kernel.errors import NotFound, StoreUnavailable
-from stepkeep.operations import waiting
 from stepkeep.operations.waiting import RunWaiter
 from stepkeep.store.protocol import RUNS_SETTLED, Notification
 from tests.workbench import NOBODYS, results_of, until
@@ -56,11 +55,9 @@ async def a_worker_elsewhere(url: str) -> AsyncIterator[None]:
             await serving
 
 
-async def test_a_hint_ends_the_wait_without_another_look(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(waiting, "RARE_PAUSES", (NEVER, NEVER))
-    monkeypatch.setattr(waiting, "PAUSES", (0.01, 0.01))
-
+async def test_a_hint_ends_the_wait_without_another_look(database_url: str) -> None:
     async with AsyncEngine(database_url) as engine:
+        engine._waiting.pauses, engine._waiting.rare_pauses = (0.01, 0.01), (NEVER, NEVER)
         stop = engine.store.notifier.listen(lambda hint: None)
         async with asyncio.timeout(30):
             while not engine.store.notifier.is_connected:  # noqa: ASYNC110 - a notifier tells nobody when it begins to hear
@@ -87,10 +84,8 @@ async def test_a_run_whose_hint_is_lost_is_found_all_the_same(
 async def test_a_lost_hint_is_made_up_for_while_hints_of_other_runs_go_on(
     database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(waiting, "RARE_PAUSES", (0.3, 0.3))
-    monkeypatch.setattr(waiting, "PAUSES", (0.3, 0.3))
-
     async with AsyncEngine(database_url) as engine, a_worker_elsewhere(database_url):
+        engine._waiting.pauses = engine._waiting.rare_pauses = (0.3, 0.3)
         other = (await engine.start(signed())).run_id
         run_id = (await engine.start(greeting())).run_id
         deliver = engine.store.notifier.deliver

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.errors import Conflict, InvalidInput, NotFound
 from stepkeep.operations import withdrawn
 from stepkeep.operations.settings import SettingKind, revisions
@@ -20,13 +21,13 @@ WORK, OTHER = chain("report", 2), chain("other", 1)
 
 
 async def withdraw(bench: Bench, reason: str = "it pays twice", version: int = 1) -> dict[str, Any]:
-    told = await withdrawn.withdraw(bench.transactor, "report", version, tenant=TENANT, actor=ACTOR, reason=reason)
+    told = await withdrawn.withdraw(bench.transactor, "report", version, caller=Caller(TENANT, ACTOR), reason=reason)
     bench.starter.withdrawals.forget(TENANT)
     return told
 
 
 async def restore(bench: Bench) -> dict[str, Any]:
-    told = await withdrawn.restore(bench.transactor, "report", 1, tenant=TENANT, actor="bea")
+    told = await withdrawn.restore(bench.transactor, "report", 1, caller=Caller(TENANT, "bea"))
     bench.starter.withdrawals.forget(TENANT)
     return told
 
@@ -95,7 +96,7 @@ async def test_triggers_that_would_start_it_are_named_and_their_firings_refused(
         await stage.add(hourly(name="by-hand"))
         told = await withdraw(stage.bench)
         assert told["triggers"] == ["by-hand"]
-        fired = await manage.fire_trigger(stage.firer, "by-hand", tenant=TENANT, acting=BY_ANN)
+        fired = await manage.fire_trigger(stage.firer, "by-hand", caller=BY_ANN)
         assert (fired["state"], fired["run_id"]) == ("refused", None)
         assert "withdrawn" in fired["reason"]
 

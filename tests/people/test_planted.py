@@ -126,7 +126,7 @@ BUGS = [
         gone_on("large_policy", "top", "other_fork"),
     ),
     (bug("starter-forgotten", "kernel.decide:start", "event.actor not in before", "False"), asked("idle_by")),
-    (bug("emitter-forgotten", "operations.triggers.events:emit", "asked=(actor,)", "asked=()"), asked("event")),
+    (bug("emitter-forgotten", "operations.triggers.events:emit", "asked=(caller.actor,)", "asked=()"), asked("event")),
     (
         bug(
             "adder-forgotten",

@@ -51,6 +51,9 @@ class Session:
 
     async def approve(self, run_id: str, step: str) -> dict[str, Any]:
         answer = await self._client.post(f"/runs/{run_id}/approve", json={"step": step}, headers={CSRF: self._proof})
+        while answer.status_code == 503:  # many write at the same time
+            await asyncio.sleep(0.1)
+            answer = await self._client.post(answer.request.url, json={"step": step}, headers={CSRF: self._proof})
         told: dict[str, Any] = answer.json()
         if answer.status_code == 403:
             raise NotAllowed(told["detail"], told["rule"], "")

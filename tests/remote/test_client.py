@@ -20,7 +20,7 @@ from stepkeep.definition.registry import HandlerSpec, Registry
 from stepkeep.engine import AsyncEngine
 from stepkeep.kernel.errors import Conflict, DefinitionError, InvalidInput, KeyReused, NotAllowed, NotFound, Unreachable
 from stepkeep.operations.quotas import Quotas
-from tests.remote.service import TENANT, make_key, serving
+from tests.service import TENANT, make_key, serving
 
 OTHERWISE = {"publish", "start", "run", "send", "certify"}
 """They also take, or return, values of the client in place of plans."""

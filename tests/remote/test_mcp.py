@@ -17,8 +17,8 @@ from mcp.client.stdio import StdioServerParameters
 import stepkeep as sk
 from stepkeep.mcp.tools import MOST_CHARACTERS, bounded
 from tests.databases import migrated_file
-from tests.remote.service import TENANT, make_key, serving
 from tests.remote.test_client import ORDER, handlers
+from tests.service import TENANT, make_key, serving
 
 BOT = sk.Workflow("bot")
 BOT.approval("robot", approvers=["bot"])

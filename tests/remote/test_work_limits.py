@@ -13,6 +13,7 @@ from msgspec.structs import replace
 import stepkeep as sk
 from stepkeep.definition.registry import HandlerSpec, Registry
 from stepkeep.engine import AsyncEngine
+from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.errors import InvalidInput, NotAllowed
 from stepkeep.operations.people_journal import Change, record
 from tests.api.stage import TENANT, Stage, on, told
@@ -183,4 +184,4 @@ async def test_the_schema_keeps_the_limits_of_a_key(database_url: str) -> None:
             return lambda at: Change(event="key_revoked", subject="bob", detail={}, keys=(replace(row, queues=None),))
 
         with pytest.raises(Exception, match="a key keeps the queues"):
-            await record(engine.store, TENANT, {"actor": "root", "vouched_by": None, "key": None}, decide)
+            await record(engine.store, Caller(TENANT, "root"), decide)

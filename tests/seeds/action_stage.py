@@ -16,6 +16,7 @@ from stepkeep.definition.registry import Registry
 from stepkeep.dialects.action.front import FRONT
 from stepkeep.dialects.action.machine import JUDGED
 from stepkeep.dialects.action.signal import read_signal
+from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.decision import Accepted
 from stepkeep.kernel.definition import Definition
 from stepkeep.kernel.outcomes import Completed
@@ -99,7 +100,7 @@ class Stage(stage.Stage):
     def govern(self, policy: Doc) -> None:
         """Publish a live policy; it counts at once."""
         document = publishable_policy(policy)
-        self.wait(publish_policy(self.bench.transactor, document, tenant=TENANT, actor=ACTOR))
+        self.wait(publish_policy(self.bench.transactor, document, caller=Caller(TENANT, ACTOR)))
 
     def payload(self, action_id: str, outcome: str = "Succeeded", **keys: Any) -> Doc:
         """A manual completion signal as section 3.3 has it."""
@@ -117,7 +118,7 @@ class Stage(stage.Stage):
     def signal(self, payload: Doc, by: str = "dora") -> Accepted:
         """What an edge does with a payload once it knows who sent it."""
         arguments = read_signal(payload).arguments()
-        return self.wait(people.complete(self.bench.transactor, **arguments, tenant=TENANT, actor=by))
+        return self.wait(people.complete(self.bench.transactor, **arguments, caller=Caller(TENANT, by)))
 
     def last(self) -> dict[str, str]:
         """How the actions stand."""

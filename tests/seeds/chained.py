@@ -18,6 +18,7 @@ from stepkeep.definition.native import CheckReport
 from stepkeep.definition.registry import Registry
 from stepkeep.dialects.dialect import Judged
 from stepkeep.dialects.registry import dialect, judged
+from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.definition import Definition
 from stepkeep.kernel.outcomes import Failed
 from stepkeep.kernel.states import Category
@@ -94,15 +95,15 @@ async def later(bench: Bench, microseconds: int) -> None:
 
 
 async def cancel(bench: Bench, run_id: str) -> None:
-    await people.cancel(bench.transactor, run_id, tenant=TENANT, actor=ACTOR)
+    await people.cancel(bench.transactor, run_id, caller=Caller(TENANT, ACTOR))
 
 
 async def decide(bench: Bench, run_id: str, *, approve: bool, step: str | None = None, actor: str = ACTOR) -> Any:
-    return await people.decide_gate(bench.transactor, run_id, approve=approve, tenant=TENANT, actor=actor, step=step)
+    return await people.decide_gate(bench.transactor, run_id, approve=approve, caller=Caller(TENANT, actor), step=step)
 
 
 async def send(bench: Bench, run_id: str, event: str, payload: bytes = b"{}", **options: Any) -> Any:
-    return await people.send(bench.transactor, run_id, event, payload, tenant=TENANT, actor=ACTOR, **options)
+    return await people.send(bench.transactor, run_id, event, payload, caller=Caller(TENANT, ACTOR), **options)
 
 
 @asynccontextmanager

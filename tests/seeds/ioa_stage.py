@@ -14,6 +14,7 @@ from stepkeep.definition.native import CheckReport
 from stepkeep.definition.registry import Registry
 from stepkeep.dialects.ioa.front import FRONT
 from stepkeep.dialects.ioa.machine import JUDGED
+from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.definition import Definition
 from stepkeep.kernel.outcomes import Completed
 from stepkeep.kernel.states import Category
@@ -62,7 +63,7 @@ class Stage(stage.Stage):
         return self.start_with(workflow(spec) if isinstance(spec, str) else spec, **options)
 
     def start_idle(self) -> None:
-        self.wait(start_idle(self.bench.transactor, self.run_id, tenant=TENANT, actor=ACTOR))
+        self.wait(start_idle(self.bench.transactor, self.run_id, caller=Caller(TENANT, ACTOR)))
 
     def approve(self, step: str | None = None) -> Self:
         self.decide(step)

@@ -15,6 +15,7 @@ from tests.workbench import ACTOR, SECOND, TENANT, Bench, benches
 
 from stepkeep.conformance.replay import replay_lines
 from stepkeep.dialects.dialect import Judged
+from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.decision import Accepted
 from stepkeep.kernel.definition import Definition
 from stepkeep.kernel.outcomes import Completed, Failed, Outcome, TimedOut
@@ -110,7 +111,7 @@ class Stage:
 
     def cancel(self, *, compensate: bool = False, by: str = ACTOR) -> Self:
         transactor = self.bench.transactor
-        self.wait(people.cancel(transactor, self.run_id, tenant=TENANT, actor=by, compensate=compensate))
+        self.wait(people.cancel(transactor, self.run_id, caller=Caller(TENANT, by), compensate=compensate))
         return self
 
     # -- what is shown -----------------------------------------------------------------------------------------------

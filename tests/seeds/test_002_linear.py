@@ -14,6 +14,7 @@ from tests.workbench import ACTOR, SECOND, TENANT, Bench, benches
 
 from stepkeep.dialects.linear.machine import JUDGED, RUN, STEP
 from stepkeep.engine import AsyncEngine
+from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.decision import Accepted
 from stepkeep.kernel.errors import Conflict, Fenced
 from stepkeep.kernel.events import StepClaimed
@@ -126,7 +127,7 @@ async def test_an_instance_comes_into_being_when_it_is_started(url: str) -> None
         assert moves(await told(bench, run_id, "linear")) == []
         assert (await rows(bench, run_id))[0]["status"] is None
         assert await bench.claim() == []
-        await start_idle(bench.transactor, run_id, tenant=TENANT, actor=ACTOR)
+        await start_idle(bench.transactor, run_id, caller=Caller(TENANT, ACTOR))
         lines = await told(bench, run_id, "linear")
         assert moves(lines) == [(None, "RUNNING")]
         assert path(lines, "VALIDATE") == "PENDING READY"

@@ -14,6 +14,7 @@ from stepkeep.definition.policy import publishable_policy
 from stepkeep.dialects.workstream.machine import FINAL_STEPS, JUDGED
 from stepkeep.dialects.workstream.repository import OWN_STEPS
 from stepkeep.kernel.adoption import GoingOn
+from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.definition import Definition, Handler
 from stepkeep.kernel.outcomes import Failed
 from stepkeep.kernel.states import Category
@@ -103,11 +104,11 @@ async def test_a_conflict_leaves_the_workstream_in_validating(database_url: str)
 
 
 async def decide(floor: Floor, choice: str) -> None:
-    await decide_hold(floor.transactor, floor.run_id, "merge", choice, tenant=TENANT, actor="ann", reason="so be it")
+    await decide_hold(floor.transactor, floor.run_id, "merge", choice, caller=Caller(TENANT, "ann"), reason="so be it")
 
 
 async def cancelled(floor: Floor) -> None:
-    await cancel(floor.transactor, floor.run_id, tenant=TENANT, actor="ann", compensate=False)
+    await cancel(floor.transactor, floor.run_id, caller=Caller(TENANT, "ann"), compensate=False)
 
 
 async def out_of_time(floor: Floor) -> None:
@@ -149,7 +150,7 @@ async def test_a_policy_about_the_merge_plan_is_told_in_the_final_validation(tmp
 
     async with on_floor(f"sqlite:///{tmp_path}/test.db") as floor:
         document = publishable_policy({"policy": "p", "rules": [rule]})
-        await policies.publish_policy(floor.transactor, document, tenant=TENANT, actor="ann")
+        await policies.publish_policy(floor.transactor, document, caller=Caller(TENANT, "ann"))
         await do_tasks(floor)
         assert "validating" in await floor.life()
         if then == "deny":
@@ -159,9 +160,9 @@ async def test_a_policy_about_the_merge_plan_is_told_in_the_final_validation(tmp
 async def test_a_pause_keeps_the_final_validation(tmp_path: Path) -> None:
     async with on_floor(f"sqlite:///{tmp_path}/test.db") as floor:
         await do_tasks(floor)
-        await pause_run(floor.transactor, floor.run_id, tenant=TENANT, actor="ann")
+        await pause_run(floor.transactor, floor.run_id, caller=Caller(TENANT, "ann"))
         assert (await floor.life())[-1] == "validating"
-        await resume_run(floor.transactor, floor.run_id, tenant=TENANT, actor="ann")
+        await resume_run(floor.transactor, floor.run_id, caller=Caller(TENANT, "ann"))
         for name in ("merge_plan", "merge", "cleanup"):
             await floor.do(name)
         assert await floor.life() == ["planned", "ready", "executing", "validating", "completed"]
@@ -188,7 +189,7 @@ async def test_a_workstream_that_adopts_all_its_tasks_begins_with_its_final_vali
         await decide(floor, "fail")
         wanted = Wanted(how=GoingOn.RERUN, start=start)
         starter = Starter(floor.transactor)
-        again = await go_on(floor.transactor, starter, floor.run_id, wanted, tenant=TENANT, actor="ann")
+        again = await go_on(floor.transactor, starter, floor.run_id, wanted, caller=Caller(TENANT, "ann"))
         floor.run_id = again.run_id
         assert await floor.life() == ["planned", "ready"]
         for name in ("merge_plan", "merge", "cleanup")[start == "merge" :]:

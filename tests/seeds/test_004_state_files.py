@@ -10,6 +10,7 @@ import pytest
 from tests.seeds.workstream import Floor, on_floor, task, workstream
 from tests.workbench import TENANT
 
+from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.errors import InvalidInput
 from stepkeep.operations.people import cancel
 from stepkeep.operations.state_export import Exported, StateFolder, _back_up
@@ -96,7 +97,7 @@ async def test_logs_metrics_interventions_and_backups_are_written(tmp_path: Path
             {"executing": 1}, {"completed": 1, "pending": 1, "queued": 1},
         )  # fmt: skip
         assert not (folder / "interventions.log").exists(), "no person did anything"
-        await cancel(floor.transactor, run_id, tenant=TENANT, actor="ann", compensate=False, reason="too late")
+        await cancel(floor.transactor, run_id, caller=Caller(TENANT, "ann"), compensate=False, reason="too late")
         await write(floor, folder)
         [told] = [json.loads(line) for line in (folder / "interventions.log").read_text().splitlines()]
         assert (told["event"], told["operator"], told["reason"], told["workstream_id"], told["run_id"]) == (

@@ -23,6 +23,7 @@ from tests.seeds.workstream import (
 )
 from tests.workbench import SECOND, TENANT
 
+from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.errors import Fenced
 from stepkeep.kernel.outcomes import Failed, Released, TimedOut
 from stepkeep.kernel.states import Category
@@ -307,7 +308,7 @@ async def test_a_workstream_goes_from_planned_through_ready_executing_and_valida
         final = {"post_execution": ["${{ steps.build.output.ok }}"]}
         await floor.start(workstream(task("build"), validation_rules=final), start_now=False)
         assert await floor.life() == ["planned"]
-        await start_idle(floor.transactor, floor.run_id, tenant=TENANT, actor="ann")
+        await start_idle(floor.transactor, floor.run_id, caller=Caller(TENANT, "ann"))
         assert await floor.life() == ["planned", "ready"]
         await floor.claim()
         assert await floor.life() == ["planned", "ready", "executing"]
@@ -381,7 +382,7 @@ async def test_a_workstream_is_cancelled_from_every_state_that_is_not_terminal(u
             await floor.claim()
         if state == "validating":
             await floor.do("a")
-        await cancel(floor.transactor, floor.run_id, tenant=TENANT, actor="ann", reason="enough")
+        await cancel(floor.transactor, floor.run_id, caller=Caller(TENANT, "ann"), reason="enough")
         line = arrow(await floor.log(), None, state, "cancelled")
         assert line["metadata"].get("extension", False) is (state == "validating")
         assert line["trigger"] == ("cancelled" if state == "validating" else "user_cancelled")
@@ -398,7 +399,7 @@ async def test_a_cancel_ends_tasks_in_every_state(url: str) -> None:
         floor.held = {claim.planned.name: claim for claim in claims}
         await floor.report("validates")
         await floor.report("retries", BROKEN)
-        await cancel(floor.transactor, floor.run_id, tenant=TENANT, actor="ann")
+        await cancel(floor.transactor, floor.run_id, caller=Caller(TENANT, "ann"))
         lines = await floor.log()
         sources = {"validates": "validating", "retries": "retrying", "runs": "running", "waits": "pending"}
         for name, source in (sources | {"zqueued": "queued"}).items():
@@ -413,7 +414,7 @@ async def test_nothing_follows_a_cancel(url: str) -> None:
     async with on_floor(url) as floor:
         await floor.start(workstream(task("a")))
         await floor.claim()
-        await cancel(floor.transactor, floor.run_id, tenant=TENANT, actor="ann")
+        await cancel(floor.transactor, floor.run_id, caller=Caller(TENANT, "ann"))
         before = await floor.log()
         assert isinstance(await floor.bench.report(floor.held["a"]), Fenced)
         assert await floor.log() == before
@@ -425,7 +426,7 @@ async def test_a_cancel_that_lets_tasks_finish_still_ends_cancelled(url: str) ->
     async with on_floor(url) as floor:
         await floor.start(workstream(task("a"), task("b", "a")))
         await floor.claim()
-        await cancel(floor.transactor, floor.run_id, tenant=TENANT, actor="ann", compensate=True)
+        await cancel(floor.transactor, floor.run_id, caller=Caller(TENANT, "ann"), compensate=True)
         assert (await floor.life())[-1] == "executing"
         await floor.report("a")
         assert (await floor.life("a"))[-1] == "completed"

@@ -14,6 +14,7 @@ from stepkeep.definition.registry import Registry
 from stepkeep.dialects.workstream.planning import critical_path, stages_of, topological_order
 from stepkeep.dialects.workstream.words import WORDS
 from stepkeep.engine import AsyncEngine
+from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.definition import Approval, Definition, Handler, StepDefinition
 from stepkeep.operations.log import export_run
 from stepkeep.operations.people import decide_gate
@@ -159,7 +160,7 @@ async def test_a_run_of_another_format_can_be_read_in_these_words(url: str) -> N
             StepDefinition(name="go", order=1, executor=Handler(name="noop")),
         )
         await floor.start(Definition(name="native", version=1, steps=steps))
-        await decide_gate(floor.transactor, floor.run_id, approve=True, tenant="default", actor="ann")
+        await decide_gate(floor.transactor, floor.run_id, approve=True, caller=Caller("default", "ann"))
         await floor.do("go")
         shown = await floor.show()
         assert [(one["task_id"], one["status"], one["execution"]["command"]) for one in shown["tasks"]] == [

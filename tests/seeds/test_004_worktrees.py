@@ -21,6 +21,7 @@ from tests.suites import in_proof
 from tests.worker.bed import TENANT, Bed, bed_on
 from tests.worker.repositories import calls, change_main, commit, files_of, git, killer, make_repository, refs_of
 
+from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.definition import Definition
 from stepkeep.kernel.errors import Conflict
 from stepkeep.kernel.rows import is_exhausted
@@ -137,7 +138,7 @@ async def test_a_conflict_holds_the_merge_until_a_person_has_settled_it(database
 
 
 async def decide(bed: Bed, run_id: str, choice: str) -> None:
-    await decide_hold(bed.transactor, run_id, "merge", choice, tenant=TENANT, actor="alice", reason="settled it")
+    await decide_hold(bed.transactor, run_id, "merge", choice, caller=Caller(TENANT, "alice"), reason="settled it")
 
 
 async def test_a_failed_workstream_keeps_its_worktree_and_main_does_not_move(database_url: str, tmp_path: Path) -> None:

@@ -17,12 +17,12 @@ from msgspec.structs import replace
 from tests.workbench import ACTOR, TENANT, Bench, chain, on
 
 from stepkeep.dialects.registry import check_file, load_file
+from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.definition import Approval, PolicyEffect, PolicyRule
 from stepkeep.kernel.errors import NotAllowed
 from stepkeep.network.allowing import AllowList
 from stepkeep.operations import interventions
 from stepkeep.operations.dialect_folds import dialect_events
-from stepkeep.operations.interventions import Asking
 from stepkeep.operations.plans import plan_for
 from stepkeep.operations.projected import describe_run_as
 from stepkeep.sinks.event import OutgoingEvent
@@ -109,7 +109,7 @@ async def test_changes_and_violations_of_duties_are_domain_events_of_003(databas
         steps = (replace(gates.steps[0], hold=terms), *gates.steps[1:])
         definition = replace(gates, steps=steps, dialect="action", about={"workspaceId": "ws-1"})
         run = await bench.start(definition)
-        who: Asking = {"tenant": TENANT, "actor": "bea", "vouched_by": None, "key": None}
+        who = Caller(TENANT, "bea")
         await interventions.request_changes(bench.transactor, run, None, "name the supplier", None, who)
         for _ in range(2):
             with pytest.raises(NotAllowed):

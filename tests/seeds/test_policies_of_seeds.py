@@ -20,7 +20,7 @@ from stepkeep.conformance.replay import replay_lines
 from stepkeep.conformance.verify import verify_lines
 from stepkeep.definition.policy import publishable_policy
 from stepkeep.dialects import registry
-from stepkeep.kernel.authority import MembershipKind
+from stepkeep.kernel.authority import Caller, MembershipKind
 from stepkeep.kernel.definition import Definition
 from stepkeep.kernel.errors import NotAllowed
 from stepkeep.kernel.states import RunState, StepState
@@ -76,7 +76,7 @@ async def govern(bench: Bench, policy: Path | dict[str, Any]) -> None:
         ],
     )
     document = publishable_policy(policy)
-    await policies.publish_policy(bench.transactor, document, tenant=TENANT, actor=ACTOR)
+    await policies.publish_policy(bench.transactor, document, caller=Caller(TENANT, ACTOR))
 
 
 async def judge(bench: Bench, run_id: str, dialect: str) -> None:

@@ -187,7 +187,7 @@ def test_the_paths_of_a_child_are_bounded_and_counted() -> None:
 
 
 def test_an_unknown_version_is_not_taken_for_the_known_one(tmp_path: Path) -> None:
-    from stepkeep.cli.child_definitions import ChildDefinitions
+    from stepkeep.cli.commands.simulate import ChildDefinitions
     from stepkeep.cli.settings import Settings
 
     (tmp_path / "leaf.yaml").write_text(dedent(LEAF))

@@ -19,7 +19,6 @@ QUICK = (
     "output-lost",
     "join-early",
     "slots-ignored",
-    "late-success-stays",
     "undo-forwards",
     "business-key-kept",
     "no-lock-no-was",
@@ -27,7 +26,6 @@ QUICK = (
     "adopts-what-did-not-finish",
     "in-flight-exceeded",
     "element-undo-lost",
-    "undo-loss-counted",
     "checkpoint-of-another-step",
 )
 """Caught within a few seeds each, in a third of a second of CPU."""

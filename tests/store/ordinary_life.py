@@ -25,7 +25,6 @@ from stepkeep.kernel.outcomes import Completed, Emitted, Failed, Outcome, Waitin
 from stepkeep.kernel.states import Category, OnFailure, RunState
 from stepkeep.kernel.triggers import Ending, Overlap, Schedule, TriggerKind, TriggerSpec
 from stepkeep.operations import jobs, people, policies, sinks, views, workers
-from stepkeep.operations.access import Acting
 from stepkeep.operations.children import ChildSweep
 from stepkeep.operations.expire import sweep
 from stepkeep.operations.going_on import Wanted, go_on
@@ -98,7 +97,7 @@ async def make_originals(bench: Bench) -> tuple[str, str]:
     plan = await bench.publish(OLD_WORK)
     await _add_sink(bench, "old", Takes.EMITTED | Takes.TRANSITIONS)
     good = await bench.start(plan, idempotency_key="original", labels=b'{"a":"b"}')
-    await people.send(bench.transactor, good, "noise", b"{}", tenant=TENANT, actor=ACTOR)
+    await people.send(bench.transactor, good, "noise", b"{}", caller=Caller(TENANT, ACTOR))
     while claims := await bench.claim(10):
         for claim in claims:
             await bench.report(claim, DONE)
@@ -140,13 +139,13 @@ async def _starts(bench: Bench) -> list[str]:
     for definition in (ASKING, BREAKING, *DEFINITIONS):
         await bench.publish(definition)
     request = StartRequest(
-        plan=plan, tenant=TENANT, actor=ACTOR, input=b"{}", idempotency_key="mine", business_key="order", priority=3
+        plan=plan, caller=Caller(TENANT, ACTOR), input=b"{}", idempotency_key="mine", business_key="order", priority=3
     )
     first = await bench.starter.start(request)
     again = await bench.starter.start(request)
     assert first.run_id == again.run_id
     idle = await bench.start(plan, start_now=False)
-    await start_idle(bench.transactor, idle, tenant=TENANT, actor=ACTOR)
+    await start_idle(bench.transactor, idle, caller=Caller(TENANT, ACTOR))
     for _ in range(WAITING):
         await bench.start(ASKING)
     runs = [await bench.start(plan) for _ in range(BACKLOG)]
@@ -167,26 +166,26 @@ async def _work(bench: Bench) -> None:
     assert len(await bench.store.renew(leases)) == len(leases)
     await _each(bench, rest, DONE)
     for claim in asked[:5]:
-        await people.send(bench.transactor, claim.run_id, "paid", b"{}", tenant=TENANT, actor=ACTOR, message_id="m")
-        await people.send(bench.transactor, claim.run_id, "paid", b"{}", tenant=TENANT, actor=ACTOR, message_id="m")
-        await people.send(bench.transactor, claim.run_id, "early", b"{}", tenant=TENANT, actor=ACTOR)
+        await people.send(bench.transactor, claim.run_id, "paid", b"{}", caller=Caller(TENANT, ACTOR), message_id="m")
+        await people.send(bench.transactor, claim.run_id, "paid", b"{}", caller=Caller(TENANT, ACTOR), message_id="m")
+        await people.send(bench.transactor, claim.run_id, "early", b"{}", caller=Caller(TENANT, ACTOR))
 
 
 async def _people(bench: Bench) -> None:
     """A gate, a manual completion, a wait whose message came early: each settled, in a run that has all of them."""
     run = await bench.start(PEOPLE, priority=100)
     await _each(bench, await bench.claim(1), DONE)
-    await people.send(bench.transactor, run, "paid", b"{}", tenant=TENANT, actor=ACTOR)
-    await people.decide_gate(bench.transactor, run, approve=True, tenant=TENANT, actor=ACTOR)
+    await people.send(bench.transactor, run, "paid", b"{}", caller=Caller(TENANT, ACTOR))
+    await people.decide_gate(bench.transactor, run, approve=True, caller=Caller(TENANT, ACTOR))
     await _each(bench, await bench.claim(1), DONE)
-    await people.reissue_token(bench.transactor, run, "m", token=TOKEN, reason="lost", tenant=TENANT, actor=ACTOR)
+    await people.reissue_token(bench.transactor, run, "m", token=TOKEN, reason="lost", caller=Caller(TENANT, ACTOR))
     await people.complete(
-        bench.transactor, run, "m", token=TOKEN, outcome="Succeeded", tenant=TENANT, actor=ACTOR, output=b"{}"
+        bench.transactor, run, "m", token=TOKEN, outcome="Succeeded", caller=Caller(TENANT, ACTOR), output=b"{}"
     )
     assert await bench.state(run) is RunState.SUCCEEDED
     signed = await bench.start(SIGNING)
     for person in ("bea", "cyd"):
-        await people.decide_gate(bench.transactor, signed, approve=True, tenant=TENANT, actor=person)
+        await people.decide_gate(bench.transactor, signed, approve=True, caller=Caller(TENANT, person))
     assert await bench.state(signed) is RunState.SUCCEEDED
 
 
@@ -244,14 +243,14 @@ async def _principals(bench: Bench) -> None:
 async def _policies(bench: Bench) -> None:
     """A policy is published, read, and asked about a run whose budget sums up its costs; then it is off."""
     document = publishable_policy({"policy": "p", "rules": [{"name": "r", "workflows": ["thrifty"], "then": "allow"}]})
-    await policies.publish_policy(bench.transactor, document, tenant=TENANT, actor=ACTOR)
+    await policies.publish_policy(bench.transactor, document, caller=Caller(TENANT, ACTOR))
     for _ in range(AGAIN):
         await bench.start(THRIFTY, b"{}", priority=100)
         await _each(bench, await bench.claim(1), DONE)
         assert await bench.store.read_policy(TENANT)
         assert await bench.store.list_policies(TENANT)
     await _shared_budget(bench)
-    await policies.publish_policy(bench.transactor, policies.OFF, tenant=TENANT, actor=ACTOR)
+    await policies.publish_policy(bench.transactor, policies.OFF, caller=Caller(TENANT, ACTOR))
 
 
 async def _signatures(bench: Bench) -> None:
@@ -285,16 +284,16 @@ async def _triggers(bench: Bench) -> None:
     """A schedule fires, waits for its run, and is filled; an ending and an event are looked for."""
     spec = TriggerSpec(name="minutely", schedule=checked(Schedule(cron="* * * * *")), overlap=Overlap.QUEUE)
     sweeper = TriggerSweep(bench.transactor, bench.starter)
-    await manage.add_trigger(sweeper.firer, spec, "work", tenant=TENANT, actor=ACTOR)
+    await manage.add_trigger(sweeper.firer, spec, "work", caller=Caller(TENANT, ACTOR))
     rare = Ending(workflow="work", states=(RunState.ROLLED_BACK,))
     after = TriggerSpec(name="after", ended=rare)
-    await manage.add_trigger(sweeper.firer, after, "work", tenant=TENANT, actor=ACTOR)
+    await manage.add_trigger(sweeper.firer, after, "work", caller=Caller(TENANT, ACTOR))
     for _ in range(AGAIN):
         bench.store.clock_offset += 60 * SECOND
         await sweeper.sweep()
     now = await bench.store.now()
     bounds = {"since": now - 300 * SECOND, "until": now}
-    await manage.backfill(sweeper.firer, "minutely", tenant=TENANT, actor=ACTOR, **bounds)
+    await manage.backfill(sweeper.firer, "minutely", caller=Caller(TENANT, ACTOR), **bounds)
     for _ in range(AGAIN):
         bench.store.clock_offset += SECOND
         await sweeper.sweep()
@@ -309,7 +308,7 @@ async def _triggers(bench: Bench) -> None:
         started = next(one["run_id"] for one in shown["firings"] if one["run_id"])
         assert await triggers.find_firings_of(TENANT, [started])
         await triggers.forget_firings(TENANT, await bench.store.now() - 86_400 * SECOND, 10)
-    await manage.pause_trigger(sweeper.firer, "minutely", tenant=TENANT, actor=ACTOR)
+    await manage.pause_trigger(sweeper.firer, "minutely", caller=Caller(TENANT, ACTOR))
 
 
 async def _children(bench: Bench) -> None:
@@ -369,8 +368,7 @@ async def _slots(bench: Bench) -> None:
 
 async def _jobs(bench: Bench) -> None:
     """Jobs are added, carried out, looked at and stopped."""
-    acting: Acting = {"actor": ACTOR, "vouched_by": None, "key": None}
-    kept: dict[str, Any] = {"tenant": TENANT, "acting": acting, "digest": b"d" * 32}
+    kept: dict[str, Any] = {"caller": Caller(TENANT, ACTOR), "digest": b"d" * 32}
     sweeper, options = JobSweep(bench.transactor, bench.starter), {"compensate": False, "reason": ""}
     for turn in range(AGAIN):
         run = await bench.start(SIGNING, priority=100)
@@ -390,7 +388,7 @@ async def _shared_budget(bench: Bench) -> None:
     """A run is pinned to a revision with a shared budget; a process that has not read that revision decides on it."""
     budget = {"name": "daily", "per": "1m", "attempts": 10**6}
     document = publishable_policy({"policy": "p", "runs": "pinned", "budgets": [budget]})
-    await policies.publish_policy(bench.transactor, document, tenant=TENANT, actor=ACTOR)
+    await policies.publish_policy(bench.transactor, document, caller=Caller(TENANT, ACTOR))
     bench.store.clock_offset += 5 * SECOND
     for _ in range(AGAIN):
         await bench.start(THRIFTY, b"{}", priority=100)
@@ -414,8 +412,8 @@ async def _trouble(bench: Bench) -> None:
     await _each(bench, await bench.claim(1), DONE)
     await sweep(bench.transactor)
     run = await bench.start(WORK, business_key="given up")
-    await people.cancel(bench.transactor, run, tenant=TENANT, actor=ACTOR)
-    await rerun(bench.transactor, bench.starter, run, tenant=TENANT, actor=ACTOR, idempotency_key="again")
+    await people.cancel(bench.transactor, run, caller=Caller(TENANT, ACTOR))
+    await rerun(bench.transactor, bench.starter, run, caller=Caller(TENANT, ACTOR), idempotency_key="again")
     await _continuation(bench)
 
 
@@ -428,9 +426,9 @@ async def _continuation(bench: Bench) -> None:
         [claim] = await bench.claim(1)
         await bench.report(claim, Failed(category=Category.AUTH, error="no"))
         wanted = Wanted(how=GoingOn.RETRY)
-        started = await go_on(bench.transactor, bench.starter, run, wanted, tenant=TENANT, actor=ACTOR)
+        started = await go_on(bench.transactor, bench.starter, run, wanted, caller=Caller(TENANT, ACTOR))
         run = started.run_id
-    await people.cancel(bench.transactor, run, tenant=TENANT, actor=ACTOR)
+    await people.cancel(bench.transactor, run, caller=Caller(TENANT, ACTOR))
 
 
 async def _workers(bench: Bench) -> None:
@@ -462,8 +460,7 @@ async def _add_sink(bench: Bench, name: str, takes: Takes) -> None:
         on=["*"],
         options={},
         events=sinks.sources_of(takes),
-        tenant=TENANT,
-        actor=ACTOR,
+        caller=Caller(TENANT, ACTOR),
     )
 
 
@@ -515,7 +512,7 @@ async def _deliveries(bench: Bench) -> None:
     await workers.shut_down(bench.store, worker)
     await _deliver_all(bench, "watch")
     for name in ("shop", "old", "watch"):
-        await sinks.remove_sink(bench.transactor, name, discard=True, reason="done", tenant=TENANT, actor=ACTOR)
+        await sinks.remove_sink(bench.transactor, name, discard=True, reason="done", caller=Caller(TENANT, ACTOR))
 
 
 async def _looks(bench: Bench, runs: list[str]) -> None:

@@ -22,6 +22,7 @@ from msgspec.structs import replace
 from tests.suites import in_proof
 from tests.workbench import ACTOR, SECOND, TENANT, Bench, gate, report_of, task
 
+from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.decision import Claimer
 from stepkeep.kernel.definition import (
     Approval,
@@ -241,8 +242,7 @@ class Lives(RuleBasedStateMachine):
             plan = await bench.publish(DEFINITIONS[number])
             request = StartRequest(
                 plan=plan,
-                tenant=TENANT,
-                actor=ACTOR,
+                caller=Caller(TENANT, ACTOR),
                 input=body,
                 idempotency_key=key,
                 business_key=business,
@@ -260,13 +260,13 @@ class Lives(RuleBasedStateMachine):
     @rule(number=numbers)
     def start_idle(self, number: int) -> None:
         run = self.run_of(number)
-        self.on_all(lambda bench, place: start_idle(bench.transactor, run, tenant=TENANT, actor=ACTOR))
+        self.on_all(lambda bench, place: start_idle(bench.transactor, run, caller=Caller(TENANT, ACTOR)))
 
     @precondition(lambda self: self.runs)
     @rule(number=numbers, key=st.sampled_from((None, "again")))
     def rerun(self, number: int, key: str | None) -> None:
         run = self.run_of(number)
-        by: dict[str, Any] = {"tenant": TENANT, "actor": ACTOR, "idempotency_key": key}
+        by: dict[str, Any] = {"caller": Caller(TENANT, ACTOR), "idempotency_key": key}
         self._remember(self.on_all(lambda bench, place: rerun(bench.transactor, bench.starter, run, **by))[0])
 
     # -- workers -----------------------------------------------------------------------------------------------------
@@ -337,7 +337,7 @@ class Lives(RuleBasedStateMachine):
     @rule(number=numbers, approve=st.booleans(), who=actors, step=st.sampled_from((None, "g", "d")))
     def decide(self, number: int, approve: bool, who: str, step: str | None) -> None:
         run = self.run_of(number)
-        by: dict[str, Any] = {"approve": approve, "tenant": TENANT, "actor": who, "step": step}
+        by: dict[str, Any] = {"approve": approve, "caller": Caller(TENANT, who), "step": step}
         self.on_all(lambda bench, place: people.decide_gate(bench.transactor, run, **by))
 
     @precondition(lambda self: self.runs)
@@ -353,8 +353,7 @@ class Lives(RuleBasedStateMachine):
         by: dict[str, Any] = {
             "token": token,
             "outcome": outcome,
-            "tenant": TENANT,
-            "actor": who,
+            "caller": Caller(TENANT, who),
             "output": output,
             "evidence": ("e1",),
         }
@@ -364,7 +363,7 @@ class Lives(RuleBasedStateMachine):
     @rule(number=numbers, name=st.sampled_from(("paid", "other")), id=st.sampled_from(("m1", "m2", "m3", "m4")))
     def send(self, number: int, name: str, id: str) -> None:  # noqa: A002
         run = self.run_of(number)
-        by: dict[str, Any] = {"tenant": TENANT, "actor": "outside", "message_id": id}
+        by: dict[str, Any] = {"caller": Caller(TENANT, "outside"), "message_id": id}
         self.on_all(lambda bench, place: people.send(bench.transactor, run, name, b'{"m":1}', **by))
 
     @precondition(lambda self: self.runs)
@@ -373,7 +372,7 @@ class Lives(RuleBasedStateMachine):
         if sure:
             return
         run = self.run_of(number)
-        by: dict[str, Any] = {"tenant": TENANT, "actor": "cyd", "compensate": compensate}
+        by: dict[str, Any] = {"caller": Caller(TENANT, "cyd"), "compensate": compensate}
         self.on_all(lambda bench, place: people.cancel(bench.transactor, run, **by))
 
 

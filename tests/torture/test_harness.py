@@ -12,6 +12,7 @@ from typing import cast
 import asyncpg
 import pytest
 
+from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.decision import Claimer
 from stepkeep.kernel.errors import ConnectionLost
 from stepkeep.kernel.states import RunState
@@ -37,7 +38,7 @@ KIND = kinds()["chain"]
 
 async def worked(transactor: LateTransactor, folder: Path) -> str:
     """One run of three effects, from its start to its end."""
-    plan = await publish(transactor, KIND.definition, tenant=TENANT, actor=ACTOR)
+    plan = await publish(transactor, KIND.definition, caller=Caller(TENANT, ACTOR))
     run_id = (await Starter(transactor).start(request_for(plan, "one"))).run_id
 
     async def done() -> bool:
@@ -126,7 +127,7 @@ async def test_a_late_write_that_is_believed_is_counted(tmp_path: Path, database
 
     tally = Tally(tmp_path / "tally")
     async with opened(database_url, tally, zombie=True) as transactor:
-        plan = await publish(transactor, kinds("60s")["chain"].definition, tenant=TENANT, actor=ACTOR)
+        plan = await publish(transactor, kinds("60s")["chain"].definition, caller=Caller(TENANT, ACTOR))
         await Starter(transactor).start(request_for(plan, "one"))
         row = await workers.register(transactor.store, tenant=TENANT, app="late", capacity=1)
         queues = frozenset(queue for queue, _ in await transactor.store.list_queues(TENANT))

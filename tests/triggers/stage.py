@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
+from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.definition import Definition
 from stepkeep.kernel.triggers import CatchUp, Overlap, Schedule, TriggerSpec
-from stepkeep.operations.access import Acting
 from stepkeep.operations.triggers import manage
 from stepkeep.operations.triggers.sweep import TriggerSweep
 from stepkeep.schedules.moments import checked
@@ -16,7 +16,7 @@ from tests.workbench import ACTOR, TENANT, Bench, chain
 
 WORK = chain("report", 1)
 NAME = "nightly"
-BY_ANN = Acting(actor="ann", vouched_by=None, key=None)
+BY_ANN = Caller(TENANT, "ann")
 EIGHT = "2031-05-01T08:30:00+00:00"
 MINUTE = 60 * 1_000_000
 HOUR = 60 * MINUTE
@@ -47,7 +47,7 @@ class Stage:
 
     async def add(self, spec: TriggerSpec | None = None, workflow: Definition = WORK) -> dict[str, Any]:
         await self.bench.publish(workflow)
-        return await manage.add_trigger(self.firer, spec or hourly(), workflow.name, tenant=TENANT, actor=ACTOR)
+        return await manage.add_trigger(self.firer, spec or hourly(), workflow.name, caller=Caller(TENANT, ACTOR))
 
     async def sweep(self) -> int:
         return await self.sweeper.sweep()

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.errors import InvalidInput
 from stepkeep.kernel.triggers import Ending
 from stepkeep.operations.retention import Policy, prune
@@ -93,7 +94,7 @@ async def test_ends_of_a_pause_are_skipped_and_those_before_it_fire_afterwards(s
     await add(stage)
     await stage.bench.cancel(before := await stage.bench.start(SOURCE))
     stage.store.clock_offset += SECOND
-    await manage.pause_trigger(stage.firer, AFTER, tenant=TENANT, actor=ACTOR)
+    await manage.pause_trigger(stage.firer, AFTER, caller=Caller(TENANT, ACTOR))
     await stage.bench.cancel(first := await stage.bench.start(SOURCE))
     assert await sweep(stage) == 0
     await stage.bench.cancel(second := await stage.bench.start(SOURCE))
@@ -156,12 +157,12 @@ async def test_old_firings_go_when_their_runs_are_gone(stage: Stage, tmp_path: P
 async def test_a_firing_that_was_forgotten_fires_nothing_again_while_its_key_is_kept(stage: Stage) -> None:
     await stage.bench.publish(SOURCE)
     await stage.add(hourly(name=AFTER))
-    fired = await manage.fire_trigger(stage.firer, AFTER, tenant=TENANT, acting=BY_ANN, key="k")
+    fired = await manage.fire_trigger(stage.firer, AFTER, caller=BY_ANN, key="k")
     await stage.bench.cancel(fired["run_id"])
     stage.store.clock_offset += 2 * DAY
     forget = Policy(keep=0, forget_firings=DAY)
     assert (await prune(stage.bench.transactor, forget, tenant=TENANT, folder=None)).firings == 1
-    again = await manage.fire_trigger(stage.firer, AFTER, tenant=TENANT, acting=BY_ANN, key="k")
+    again = await manage.fire_trigger(stage.firer, AFTER, caller=BY_ANN, key="k")
     assert (again["state"], again["run_id"]) == ("started", fired["run_id"])
     assert await stage.store.count_runs(TENANT) == {}
 

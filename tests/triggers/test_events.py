@@ -8,6 +8,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.decision import asked_names
 from stepkeep.kernel.errors import InvalidInput
 from stepkeep.kernel.states import RunState
@@ -28,7 +29,7 @@ def on_event(**given: Any) -> TriggerSpec:
 
 
 async def emitted(stage: Stage, payload: Any, event_id: str = "e-1", name: str = "risk.rated") -> list[str]:
-    told = await emit(stage.firer, name, payload, tenant=TENANT, actor="ann", event_id=event_id)
+    told = await emit(stage.firer, name, payload, caller=Caller(TENANT, "ann"), event_id=event_id)
     return [one["state"] for one in told["firings"]]
 
 
@@ -69,8 +70,8 @@ async def test_a_condition_without_an_answer_skips_the_event_on_record(stage: St
 
 async def test_an_event_that_waits_keeps_its_input_and_its_correlation(stage: Stage) -> None:
     await stage.add(on_event(overlap=Overlap.QUEUE))
-    await emit(stage.firer, "risk.rated", {"n": 1}, tenant=TENANT, actor="ann", event_id="e-1", correlation_id="c-1")
-    await emit(stage.firer, "risk.rated", {"n": 2}, tenant=TENANT, actor="ann", event_id="e-2", correlation_id="c-2")
+    await emit(stage.firer, "risk.rated", {"n": 1}, caller=Caller(TENANT, "ann"), event_id="e-1", correlation_id="c-1")
+    await emit(stage.firer, "risk.rated", {"n": 2}, caller=Caller(TENANT, "ann"), event_id="e-2", correlation_id="c-2")
     assert [one.state for one in await stage.firings("risky")] == ["started", "waiting"]
     await stage.bench.work_off()
     stage.store.clock_offset += 5_000_000
@@ -86,11 +87,11 @@ async def test_the_person_whose_trigger_made_an_input_asks_for_its_run_after_ano
 ) -> None:
     given = on_event(overlap=Overlap.QUEUE)
     await stage.bench.publish(WORK)
-    await manage.add_trigger(stage.firer, given, WORK.name, tenant=TENANT, actor="pal")
+    await manage.add_trigger(stage.firer, given, WORK.name, caller=Caller(TENANT, "pal"))
     for number in (1, 2):
-        await emit(stage.firer, "risk.rated", {"n": number}, tenant=TENANT, actor="ann", event_id=f"e-{number}")
+        await emit(stage.firer, "risk.rated", {"n": number}, caller=Caller(TENANT, "ann"), event_id=f"e-{number}")
     changed = replace(given, condition="payload.n > 0")
-    await manage.add_trigger(stage.firer, changed, WORK.name, tenant=TENANT, actor="ron")
+    await manage.add_trigger(stage.firer, changed, WORK.name, caller=Caller(TENANT, "ron"))
     await stage.bench.work_off()
     stage.store.clock_offset += 5_000_000
     assert await stage.sweep() == 1
@@ -118,7 +119,7 @@ async def test_triggers_that_are_added_at_the_same_time_are_all_listened_to(
 
 async def test_a_paused_trigger_is_not_fired_by_events(stage: Stage) -> None:
     await stage.add(on_event())
-    await manage.pause_trigger(stage.firer, "risky", tenant=TENANT, actor=ACTOR)
+    await manage.pause_trigger(stage.firer, "risky", caller=Caller(TENANT, ACTOR))
     assert await emitted(stage, RATED) == []
 
 

@@ -19,6 +19,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
+from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.triggers import CatchUp, Keep, Schedule, TriggerSpec
 from stepkeep.operations.triggers import manage
 from stepkeep.operations.triggers.plan import moment_text
@@ -101,7 +102,7 @@ async def test_every_change_of_the_clock_fires_once_with_kills(database_url: str
             for kind, schedule in schedules(zone, at).items():
                 name = name_of(kind, zone, at)
                 spec: TriggerSpec = hourly(name=name, schedule=schedule, catch_up=kept)
-                await manage.add_trigger(stage.firer, spec, WORK.name, tenant=TENANT, actor=ACTOR)
+                await manage.add_trigger(stage.firer, spec, WORK.name, caller=Caller(TENANT, ACTOR))
                 row = await stage.row(name)
                 moments = takewhile(lambda one: one <= end, moments_after(schedule, (row.next_at or end) - 1))
                 wanted[name] = [moment_text(one) for one in moments]

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.errors import Contended, StoreError, StoreUnavailable
 from stepkeep.kernel.states import RUN_TERMINAL
 from stepkeep.kernel.triggers import CatchUp, Keep, Overlap
@@ -99,7 +100,7 @@ class History:
             await self.stages[0].sweep()
 
     async def _pause(self) -> None:
-        await manage.pause_trigger(self.stages[0].firer, NAME, tenant=TENANT, actor=ACTOR)
+        await manage.pause_trigger(self.stages[0].firer, NAME, caller=Caller(TENANT, ACTOR))
         began, runs = self.now, self._runs()
         self.now += 3 * HOUR
         await self._sweeps()

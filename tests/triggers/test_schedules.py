@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from stepkeep.cli.render.tables import runs_table
+from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.definition import InputField, InputType
 from stepkeep.kernel.errors import Conflict, InvalidInput, NotFound, StoreUnavailable
 from stepkeep.kernel.states import RunState
@@ -177,10 +178,10 @@ async def test_a_late_moment_is_not_caught_up_where_a_later_one_is_on_time(stage
 # -- pause, fire, remove -----------------------------------------------------------------------------------------------
 async def test_a_paused_trigger_fires_nothing_and_its_pause_is_not_caught_up(stage: Stage) -> None:
     await stage.add(hourly(catch_up=CatchUp(keep=Keep.ALL)))
-    paused = await manage.pause_trigger(stage.firer, NAME, tenant=TENANT, actor="ann")
+    paused = await manage.pause_trigger(stage.firer, NAME, caller=Caller(TENANT, "ann"))
     assert (paused["state"], paused["paused_by"], paused["next_at"]) == ("paused", "ann", None)
     with pytest.raises(Conflict, match="paused already, by ann"):
-        await manage.pause_trigger(stage.firer, NAME, tenant=TENANT, actor="bea")
+        await manage.pause_trigger(stage.firer, NAME, caller=Caller(TENANT, "bea"))
     for text in (NINE, TEN):
         assert await stage.sweep_at(text) == 0
     assert (await stage.row()).due_at is None
@@ -197,7 +198,7 @@ async def test_firings_that_wait_stay_waiting_during_a_pause(stage: Stage) -> No
     await stage.add(hourly(overlap=Overlap.QUEUE))
     await stage.sweep_at(NINE)
     await stage.sweep_at(TEN)
-    await manage.pause_trigger(stage.firer, NAME, tenant=TENANT, actor="ann")
+    await manage.pause_trigger(stage.firer, NAME, caller=Caller(TENANT, "ann"))
     await stage.bench.work_off()
     assert await stage.sweep_at(ELEVEN) == 0
     await manage.resume_trigger(stage.firer, NAME, tenant=TENANT)
@@ -207,10 +208,10 @@ async def test_firings_that_wait_stay_waiting_during_a_pause(stage: Stage) -> No
 
 async def test_one_key_fires_by_hand_once_also_while_paused(stage: Stage) -> None:
     await stage.add(hourly(overlap=Overlap.SKIP))
-    await manage.pause_trigger(stage.firer, NAME, tenant=TENANT, actor="ann")
-    first = await manage.fire_trigger(stage.firer, NAME, tenant=TENANT, acting=BY_ANN, key="k", payload={"a": 1})
-    again = await manage.fire_trigger(stage.firer, NAME, tenant=TENANT, acting=BY_ANN, key="k")
-    other = await manage.fire_trigger(stage.firer, NAME, tenant=TENANT, acting=BY_ANN)
+    await manage.pause_trigger(stage.firer, NAME, caller=Caller(TENANT, "ann"))
+    first = await manage.fire_trigger(stage.firer, NAME, caller=BY_ANN, key="k", payload={"a": 1})
+    again = await manage.fire_trigger(stage.firer, NAME, caller=BY_ANN, key="k")
+    other = await manage.fire_trigger(stage.firer, NAME, caller=BY_ANN)
     assert first["state"] == "started"
     assert first["run_id"] == again["run_id"] != other["run_id"]
     record = await stage.store.read_run(TENANT, first["run_id"])
@@ -259,7 +260,7 @@ async def test_inputs_are_filled_with_the_moment(stage: Stage) -> None:
 
 async def test_a_trigger_needs_a_published_workflow_and_a_plain_name(stage: Stage) -> None:
     with pytest.raises(NotFound, match="no published workflow"):
-        await manage.add_trigger(stage.firer, hourly(), "nothing", tenant=TENANT, actor=ACTOR)
+        await manage.add_trigger(stage.firer, hourly(), "nothing", caller=Caller(TENANT, ACTOR))
     for name in ("", "a b", "ä", "-x", "x" * 101):
         with pytest.raises(InvalidInput, match="the name of a trigger"):
             await stage.add(hourly(name=name))
@@ -281,7 +282,7 @@ async def test_jitter_delays_the_start_and_not_the_moment(stage: Stage) -> None:
 # -- backfill ----------------------------------------------------------------------------------------------------------
 async def backfill(stage: Stage, since: str, until: str, **given: object) -> dict[str, object]:
     bounds = {"since": micros(since), "until": micros(until)}
-    return await manage.backfill(stage.firer, NAME, tenant=TENANT, actor="ann", **bounds, **given)  # type: ignore[arg-type]
+    return await manage.backfill(stage.firer, NAME, caller=Caller(TENANT, "ann"), **bounds, **given)  # type: ignore[arg-type]
 
 
 async def test_a_backfill_fires_the_moments_of_a_range_in_batches_and_survives_its_worker(stages: list[Stage]) -> None:

@@ -2,31 +2,24 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
-import threading
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import cache
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, ConsoleMessage, Page, Playwright
 
 import stepkeep as sk
-from stepkeep.api.app import create_app
-from stepkeep.api.server import Server, address_of, listen, make_server
 from stepkeep.definition.native import load_text
 from stepkeep.definition.registry import HandlerSpec, Registry
-from stepkeep.engine import AsyncEngine
-from stepkeep.operations.access import Scope
 from stepkeep.operations.publish import find_plan
 from stepkeep.worker.settings import Settings as WorkerSettings
 from tests.databases import migrated_file
+from tests.service import Service
 from tests.system_programs import need_program
 
-T = TypeVar("T")
-EVERYTHING = tuple(scope.value for scope in Scope)
 PATIENCE = 30_000
 """Milliseconds that the browser waits for anything, on a busy machine."""
 
@@ -191,60 +184,16 @@ POLICY = {
 }
 
 
-class Site:
+class Site(Service):
     """One process's service: its address, its engine, and people with keys."""
 
     def __init__(self, url: str, *, has_worker: bool = True) -> None:
-        self.url, self._has_worker = url, has_worker
-        self.address = ""
-        self.engine = AsyncEngine(url, actor="service", registry=handlers())
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
-        self._server: Server | None = None
-        self._serving: asyncio.Task[None] | None = None
+        worker = {"app": "ui", "settings": WorkerSettings(log_lines=50)} if has_worker else {}
+        super().__init__(url, handlers(), tenant="default", **worker)
 
-    def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """The result of a coroutine that runs where the service runs."""
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result(60)
-
-    def open(self) -> None:
-        self._thread.start()
-        self.run(self._open())
-
-    async def _open(self) -> None:
-        await self.engine.__aenter__()
+    async def prepare(self) -> None:
         for text in (ORDER, PAYMENT, ECHO, SHOUT, HELD, STUCK, BY_HAND, NIGHTLY, MAPPED, CHOICE, PARENT, FAMILY):
             await self.engine.publish(load_text(text, "page.yaml"))
-        if self._has_worker:
-            await self.engine.start_worker(app="ui", settings=WorkerSettings(log_lines=50))
-        listener = listen("127.0.0.1", 0)
-        self.address = address_of(listener)
-        self._server, ready = make_server(create_app(self.engine)), asyncio.Event()
-        self._server.told = ready.set
-        self._serving = asyncio.create_task(self._server.serve(sockets=[listener]))
-        await ready.wait()
-
-    def close(self) -> None:
-        self.run(self._close())
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(30)
-        self._loop.close()
-
-    async def _close(self) -> None:
-        assert self._server is not None
-        assert self._serving is not None
-        self._server.should_exit = True
-        await self._serving
-        await self.engine.__aexit__(None, None, None)
-
-    def key(self, owner: str = "ann", *scopes: str) -> str:
-        """A new key of a person, who is registered first if need be."""
-        return self.run(self._key(owner, scopes or EVERYTHING))
-
-    async def _key(self, owner: str, scopes: tuple[str, ...]) -> str:
-        if owner not in [one["name"] for one in (await self.engine.users.list()).users]:
-            await self.engine.users.create(owner)
-        return str((await self.engine.keys.create(owner, scopes=scopes)).secret)
 
     def start(self, workflow: str, given: Any = None, **options: Any) -> str:
         """A new run of a published workflow."""

@@ -15,6 +15,7 @@ import pytest
 from tests.worker.bed import QUICK, TENANT, Bed, bed_on, step
 
 import stepkeep as sk
+from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.definition import Definition, Hook, Retry, StepDefinition, Wait
 from stepkeep.kernel.errors import InvalidInput
 from stepkeep.kernel.states import RunState
@@ -142,11 +143,11 @@ async def test_a_hook_that_fails_is_dead_at_last_is_shown_redriven_dropped_and_k
         assert "no" in shown["delivery"]["error"]
         kept = await prune(bed.transactor, Policy(older_than=0), tenant=TENANT, folder=None)
         assert kept.deleted == 0, "a run with a dead hook is kept"
-        await outbox.redrive(bed.transactor, tenant=TENANT, actor="ada", reason="again", sink=sink)
+        await outbox.redrive(bed.transactor, caller=Caller(TENANT, "ada"), reason="again", sink=sink)
         await work_until(bed, dead(2))
         assert len(set(calls)) == 1, "the id of an event never changes"
         event = shown["events"][0]["id"]
-        await outbox.drop(bed.transactor, run_id, sink, event, tenant=TENANT, actor="ada", reason="known")
+        await outbox.drop(bed.transactor, run_id, sink, event, caller=Caller(TENANT, "ada"), reason="known")
         await work_off(bed, run_id)
         assert len(calls) == 2
 
@@ -169,6 +170,6 @@ async def test_a_worker_without_the_function_or_the_program_leaves_the_hook_to_a
 
 async def test_no_sink_of_a_tenant_can_take_the_name_of_a_hook(tmp_path: Path) -> None:
     async with run_on(f"sqlite:///{tmp_path}/test.db") as bed:
-        given: dict[str, Any] = {"on": ["*"], "options": {}, "tenant": TENANT, "actor": "a"}
+        given: dict[str, Any] = {"on": ["*"], "options": {}, "caller": Caller(TENANT, "a")}
         with pytest.raises(InvalidInput, match="hook:"):
             await sinks.add_sink(bed.transactor, "hook:flow", "host", **given)

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from tests.worker.bed import On, step
 
+from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.definition import Agent, Command, Definition, Effect, Executor, Handler, Http, Retry, Undo
 from stepkeep.kernel.plan import build_plan
 from stepkeep.kernel.states import RunState
@@ -34,7 +35,7 @@ async def test_three_runs_of_one_worker_start_from_the_same_inputs(on_store: On,
         given = {"who": ["me"]}
         steps = (step("a", uses="change", inputs=inputs), step("b", "a", order=1, uses="change", inputs=inputs))
         plan = await publish(
-            bed.transactor, Definition(name="flow", version=1, steps=steps), tenant="default", actor="tests"
+            bed.transactor, Definition(name="flow", version=1, steps=steps), caller=Caller("default", "tests")
         )
         runs = [await bed.start_again(plan, given) for _ in range(3)]
         await bed.finish(*runs)

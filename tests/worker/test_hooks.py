@@ -15,6 +15,7 @@ import pytest
 from msgspec.structs import replace
 from tests.worker.bed import QUICK, TENANT, Bed, bed_on, step
 
+from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.definition import Definition, Retry, StepDefinition, Wait
 from stepkeep.kernel.errors import InvalidInput
 from stepkeep.kernel.states import RunState
@@ -39,7 +40,7 @@ def _breaks() -> None:
 
 async def add(bed: Bed, kind: str, options: dict[str, Any], *patterns: str, events: str = "transitions") -> None:
     await sinks.add_sink(
-        bed.transactor, "hook", kind, on=patterns, options=options, events=[events], tenant=TENANT, actor="alice"
+        bed.transactor, "hook", kind, on=patterns, options=options, events=[events], caller=Caller(TENANT, "alice")
     )
 
 

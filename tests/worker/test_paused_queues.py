@@ -8,15 +8,15 @@ import pytest
 from tests.workbench import TENANT
 from tests.worker.bed import Bed, On, step
 
+from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.definition import QueueSpec
 from stepkeep.kernel.errors import NotFound
 from stepkeep.kernel.states import RunState, StepState
-from stepkeep.operations.access import Acting
 from stepkeep.operations.diagnosis import explain
 from stepkeep.operations.pauses import NONE, PauseNote, Pauses, list_pauses, pause_claims, resume_claims
 from stepkeep.operations.status import read_status
 
-ANN: Acting = {"actor": "ann", "vouched_by": None, "key": None}
+ANN = Caller(TENANT, "ann")
 
 
 def done() -> str:
@@ -44,7 +44,7 @@ def looks(count: int) -> Callable[[], Awaitable[bool]]:
 async def test_a_paused_queue_is_left_out_of_claims_until_it_is_resumed(on_store: On) -> None:
     async with on_store() as bed:
         run_id = await started(bed)
-        await pause_claims(bed.store, TENANT, "printers", "out of paper", acting=ANN)
+        await pause_claims(bed.store, "printers", "out of paper", caller=ANN)
         await bed.worker().run_until(bed.step_is(run_id, 1, StepState.SUCCEEDED))
         assert await bed.states(run_id) == ["ready", "succeeded"]
         told = await explain(bed.transactor, run_id, "print", tenant=TENANT)
@@ -55,19 +55,19 @@ async def test_a_paused_queue_is_left_out_of_claims_until_it_is_resumed(on_store
         status = (await read_status(bed.transactor, tenant=TENANT))["status"]
         assert [one["queue"] for one in status["paused"]] == ["printers"]
         assert [one["code"] for one in status["queues"]] == ["paused"]
-        await resume_claims(bed.store, TENANT, "printers", acting=ANN)
+        await resume_claims(bed.store, "printers", caller=ANN)
         assert await bed.finish(run_id) is RunState.SUCCEEDED
 
 
 async def test_a_worker_notices_the_end_of_a_pause_while_it_runs(on_store: On) -> None:
     async with on_store() as bed:
         run_id = await started(bed)
-        await pause_claims(bed.store, TENANT, None, "", acting=ANN)
+        await pause_claims(bed.store, None, "", caller=ANN)
         ended, few = bed.ended(run_id), looks(5)
 
         async def look() -> bool:
             if await few():
-                await resume_claims(bed.store, TENANT, None, acting=ANN)
+                await resume_claims(bed.store, None, caller=ANN)
             else:
                 assert await bed.states(run_id) == ["ready", "ready"]
             return await ended()
@@ -79,14 +79,14 @@ async def test_a_worker_notices_the_end_of_a_pause_while_it_runs(on_store: On) -
 async def test_a_pause_keeps_its_first_note_and_an_unknown_queue_is_refused(on_store: On) -> None:
     async with on_store() as bed:
         await started(bed)
-        await pause_claims(bed.store, TENANT, "", "first", acting=ANN)
-        await pause_claims(bed.store, TENANT, "", "second", acting={**ANN, "actor": "bea"})
+        await pause_claims(bed.store, "", "first", caller=ANN)
+        await pause_claims(bed.store, "", "second", caller=Caller(TENANT, "bea"))
         [one] = (await list_pauses(bed.store, TENANT))["pauses"]
         assert (one["scope"], one["queue"], one["by"], one["reason"]) == ("queue", "", "ann", "first")
         with pytest.raises(NotFound, match="printers"):
-            await pause_claims(bed.store, TENANT, "printer", "", acting=ANN)
+            await pause_claims(bed.store, "printer", "", caller=ANN)
         assert (await list_pauses(bed.store, "other"))["pauses"] == []
-        assert (await resume_claims(bed.store, TENANT, "", acting=ANN))["pauses"] == []
+        assert (await resume_claims(bed.store, "", caller=ANN))["pauses"] == []
 
 
 def test_which_queues_are_left_out() -> None:

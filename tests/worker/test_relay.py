@@ -11,6 +11,7 @@ import msgspec
 import pytest
 from tests.workbench import ACTOR, SECOND, TENANT, Bench, benches, chain, on
 
+from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.errors import StoreUnavailable
 from stepkeep.kernel.outcomes import Completed, Emitted
 from stepkeep.operations import outbox, sinks
@@ -72,7 +73,7 @@ def relay_of(bench: Bench, **given: Any) -> Relay:
 
 async def add(bench: Bench, name: str = "shop", on: str = "*", **given: Any) -> None:
     await sinks.add_sink(
-        bench.transactor, name, "here", **{"on": [on], "options": {}, "tenant": TENANT, "actor": ACTOR, **given}
+        bench.transactor, name, "here", **{"on": [on], "options": {}, "caller": Caller(TENANT, ACTOR), **given}
     )
 
 
@@ -185,7 +186,7 @@ async def test_after_ten_attempts_an_event_is_dead_and_holds_its_run_alone(
         assert status["sinks"] == [{"sink": "shop", "waiting": 0, "dead": 1, "lag_seconds": 0.0}]
 
         receivers["shop"].answer = None
-        by = {"tenant": TENANT, "actor": "bea", "reason": "the receiver cannot take it"}
+        by = {"caller": Caller(TENANT, "bea"), "reason": "the receiver cannot take it"}
         await outbox.drop(bench.transactor, bad, "shop", shown["events"][0]["id"], **by)
         await turns(relay, 2)
         assert receivers["shop"].got[4:] == ["3/1", "5/0", "5/1"], "the dropped one is passed over, no other"
@@ -209,7 +210,7 @@ async def test_a_redrive_sends_a_dead_event_again_and_those_after_it(
         await turns(relay, 2)
         assert (relay.tally.dead, relay.tally.failed) == (1, 1), "a final refusal is dead at once"
         receivers["shop"].answer = None
-        by = {"tenant": TENANT, "actor": "bea", "reason": "it is back"}
+        by = {"caller": Caller(TENANT, "bea"), "reason": "it is back"}
         found = await outbox.redrive(bench.transactor, sink="shop", **by)
         assert len(found["redriven"]) == 1
         await turns(relay, 2)
@@ -360,8 +361,7 @@ async def test_a_secret_that_is_missing_here_is_left_to_other_workers(database_u
             "webhook",
             on=["*"],
             options={"url": "https://shop.example/", "secrets": ["HOOK"]},
-            tenant=TENANT,
-            actor=ACTOR,
+            caller=Caller(TENANT, ACTOR),
         )
         run = await emitting(bench, 1)
         await turns(relay_of(bench, has_secret=lambda name: False))

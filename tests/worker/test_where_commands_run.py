@@ -16,6 +16,7 @@ import stepkeep as sk
 from stepkeep.definition.built_in import WORKTREE
 from stepkeep.definition.registry import HandlerSpec
 from stepkeep.definition.rule_words import COMMANDS
+from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.definition import Command, QueueSpec, Rule
 from stepkeep.kernel.states import RunState, StepState
 from stepkeep.operations import outbox, sinks
@@ -79,7 +80,7 @@ async def test_no_command_is_claimed_on_postgresql_until_its_tenant_is_allowed(o
         touch = {name: Command(argv=("touch", str(mark))) for name, mark in marks.items()}
         await sinks.add_sink(
             bed.transactor, "s", "command", on=["run.*"], options={"argv": list(touch["sink"].argv)},
-            events=["transitions"], tenant="default", actor="ann",
+            events=["transitions"], caller=Caller("default", "ann"),
         )  # fmt: skip
         by_step = await bed.start(step("work", executor=touch["step"]), name="by-step")
         rule = Rule(program=touch["rule"])

@@ -14,6 +14,7 @@ import msgspec
 from tests.worker.bed import QUICK, TENANT, Bed, bed_on, step
 
 import stepkeep as sk
+from stepkeep.kernel.authority import Caller
 from stepkeep.operations import outbox, sinks, workers
 from stepkeep.operations.workers import GIVE_UP_AFTER, HEARTBEAT, MISSED_BEATS
 from stepkeep.store.deliveries import worker_cursor
@@ -42,7 +43,7 @@ async def test_another_worker_tells_that_one_was_lost_and_given_up(database_url:
 
     async with run_on(database_url) as bed:
         argv = [sys.executable, "-c", WRITES, str(file)]
-        given = {"on": ["worker.*"], "options": {"argv": argv}, "events": ["workers"], "tenant": TENANT, "actor": "ada"}
+        given = {"on": ["worker.*"], "options": {"argv": argv}, "events": ["workers"], "caller": Caller(TENANT, "ada")}
         await sinks.add_sink(bed.transactor, "watch", "command", **given)
         lost = await workers.register(bed.store, tenant=TENANT, app="lost", capacity=1)
         await workers.mark_busy(bed.store, lost)
@@ -111,7 +112,7 @@ async def test_a_hook_of_a_worker_that_is_dead_is_shown_redriven_and_dropped(tmp
         def refuse(event: sk.OutgoingEvent) -> None:
             raise sk.SinkFailed("no", is_final=True)
 
-        given = {"on": ["worker.idle"], "options": {"handler": "ops.refuse"}, "tenant": TENANT, "actor": "ada"}
+        given = {"on": ["worker.idle"], "options": {"handler": "ops.refuse"}, "caller": Caller(TENANT, "ada")}
         await sinks.add_sink(bed.transactor, "on:ops.refuse", "handler", events=["workers"], **given)
         worker = await workers.register(bed.store, tenant=TENANT, app="seen", capacity=1)
         which = (worker_cursor(worker.id), "on:ops.refuse")
@@ -126,7 +127,7 @@ async def test_a_hook_of_a_worker_that_is_dead_is_shown_redriven_and_dropped(tmp
         assert shown["delivery"]["worker"] == worker.id
         [event] = shown["events"]
         assert (event["type"], event["state"]) == ("worker.idle", "dead")
-        by = {"tenant": TENANT, "actor": "ada", "reason": "seen"}
+        by = {"caller": Caller(TENANT, "ada"), "reason": "seen"}
         await outbox.redrive(bed.transactor, run_id=which[0], **by)
         async with asyncio.timeout(60):
             await bed.worker(FAST).run_until(dead)

@@ -1,14 +1,12 @@
-"""Which key may call which route: one table, authentication by API key, and the engine that acts for the key.
+"""Which key may call which route: one table, authentication by API key, and the engine of the key's tenant.
 
 A route that names no operation cannot be made, so that nothing is open by mistake. The OpenAPI document, the route
-matrix of the tests and the docs read the same table. An operation asks for its scopes once more (`operations.access`).
-`routing` calls it for each request. Quotas are checked in `Callers.admit`, after the key is known; the engine of a
-tenant under row-level security is chosen in `Callers.engine_for`, the only place that makes an engine for a caller.
+matrix of the tests and the docs read the same table. `routing` calls `Callers.admit` once for each request, after the
+key is known and before the body is read: it counts the request and asks for the scopes of its operation.
 """
 
 from __future__ import annotations
 
-import copy
 import hmac
 import time
 from collections import OrderedDict
@@ -17,8 +15,9 @@ from functools import cache
 from typing import Final
 
 from stepkeep.api.problems import UNAUTHENTICATED, ApiError, kind_of
-from stepkeep.api.tenants import TenantEngines
 from stepkeep.engine import AsyncEngine
+from stepkeep.engine.groups import ActingEngine, TenantEngine
+from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.errors import InvalidInput, NotAllowed, QuotaExceeded, StepkeepError
 from stepkeep.operations.access import OPERATIONS, Access, Credential, Scope, parse_key, secret_hash
 from stepkeep.operations.audit import code_of, entry
@@ -42,6 +41,9 @@ FRESH_SECONDS = 0.5
 MOST_CALLERS = 10_000
 """How many keys are remembered. A forgotten one is read again."""
 
+MOST_ENGINES: Final = 1_000
+"""Tenants whose engines are kept. An engine that is let go finishes what it has begun."""
+
 CHALLENGE = "Send an API key: `Authorization: Bearer sk_ID_SECRET`. `stepkeep keys create` makes one."
 
 
@@ -62,15 +64,47 @@ def scopes_of(operation: str) -> tuple[Scope, ...]:
     return tuple(scope for scope in Scope if scope in needed)
 
 
-class Caller:
-    """A key that was authenticated: its engine, and when it was last found valid."""
+class TenantEngines:
+    """The engines of a service, by tenant. Where the database keeps its role to one tenant at a time, each has its own,
+    so that no transaction has batches of two; where the role sees all tenants, one engine serves all of them."""
 
-    def __init__(self, engine: AsyncEngine, secret: str) -> None:
-        self.engine, self._secret = engine, secret
+    def __init__(self, engine: AsyncEngine) -> None:
+        self._engine = engine
+        self._made: OrderedDict[str, TenantEngine] = OrderedDict()
 
-    @property
-    def access(self) -> Access:
-        return self.engine.access
+    def of(self, tenant: str, *, keep: bool = True) -> AsyncEngine | TenantEngine:
+        """The engine of this tenant. Without `keep`, for a tenant that no key has authenticated: a new one is used once
+        and takes the place of no other."""
+        if (found := self._made.get(tenant)) is not None:
+            self._made.move_to_end(tenant)
+            return found
+        store = self._engine.store.for_tenant(tenant)
+        if store is self._engine.store:
+            return self._engine
+        found = TenantEngine(self._engine, store, tenant)
+        if keep:
+            self._made[tenant] = found
+            while len(self._made) > MOST_ENGINES:
+                self._made.popitem(last=False)
+        return found
+
+    async def close(self) -> None:
+        """Finish what the engines have begun. The store and the first engine are closed by their owner."""
+        made, self._made = self._made, OrderedDict()
+        for engine in made.values():
+            await engine._finish()
+
+
+class KeyHolder:
+    """A key that was authenticated, and the engine of its tenant."""
+
+    def __init__(self, engine: AsyncEngine | TenantEngine, access: Access, secret: str) -> None:
+        self.access, self.quotas, self.store = access, engine.quotas, engine.store
+        self._engine, self._secret = engine, secret
+
+    def engine(self, admitted: str | None = None) -> ActingEngine:
+        """The engine in the name of this key, which was admitted to an operation."""
+        return ActingEngine(self._engine, self.access, admitted=admitted)
 
     def has(self, secret: str) -> bool:
         """Whether this is the secret of the key, compared in constant time."""
@@ -87,8 +121,8 @@ class Callers:
     def __init__(self, engine: AsyncEngine, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._engine, self._monotonic = engine, monotonic
         self.engines = TenantEngines(engine)
-        self._known: OrderedDict[str, Caller] = OrderedDict()
-        self._nobody = Caller(engine, NO_SECRET)
+        self._known: OrderedDict[str, KeyHolder] = OrderedDict()
+        self._nobody = KeyHolder(engine, engine.access, NO_SECRET)
         self._noted: OrderedDict[str, float] = OrderedDict()
         self._buckets = RequestBuckets(monotonic)
 
@@ -99,7 +133,7 @@ class Callers:
         known = self._known.get(parts[1].decode("latin-1")) if len(parts) == 3 else None
         return "callers without a known key" if known is None else known.access.tenant
 
-    async def authenticate(self, authorization: str | None) -> Caller:
+    async def authenticate(self, authorization: str | None) -> KeyHolder:
         """The caller that an Authorization header names; 401 with one answer, whatever is wrong with it."""
         credential = credential_of(authorization)
         access = lambda: Access(  # noqa: E731 - made only for a key that is not known
@@ -107,14 +141,14 @@ class Callers:
         )
         return await self._caller(credential.id, credential, access)
 
-    async def authenticate_session(self, credential: Credential) -> Caller:
+    async def authenticate_session(self, credential: Credential) -> KeyHolder:
         """The caller of a session, by the parts of its cookie."""
         access = lambda: SessionAccess(  # noqa: E731
             self._engine.store, credential, self._monotonic, fresh_seconds=FRESH_SECONDS
         )
         return await self._caller(f"session {credential.id}", credential, access)
 
-    async def _caller(self, name: str, credential: Credential, access: Callable[[], Access]) -> Caller:
+    async def _caller(self, name: str, credential: Credential, access: Callable[[], Access]) -> KeyHolder:
         caller = self._known.get(name, self._nobody)
         try:
             if not caller.has(credential.secret):
@@ -128,32 +162,32 @@ class Callers:
             raise
         return caller
 
-    async def admit(self, caller: Caller, operation: str) -> tuple[int, int] | None:
+    async def admit(self, caller: KeyHolder, operation: str) -> tuple[int, int] | None:
         """Refuse a key that lacks a scope of the operation, or that has used its quota of requests. Returns how many
         it has a minute, and how many are left."""
         rate = await self._count(caller)
         caller.access.require(*scopes_of(operation), operation=operation)
         if (kind := ADDS.get(operation)) is not None and ROWS[kind][1] is None and caller.access.key is not None:
-            await caller.engine.quotas.add(caller.access.tenant, kind)
+            await caller.quotas.add(caller.access.tenant, kind)
         return rate
 
-    async def charge(self, caller: Caller, operation: str, size_bytes: int) -> None:
+    async def charge(self, caller: KeyHolder, operation: str, size_bytes: int) -> None:
         """Count the body of a request, and what it adds by the hour, for the tenant of its key."""
         if caller.access.key is None:
             return
-        quotas = await caller.engine.quotas.of_tenant(caller.access.tenant)
+        quotas = await caller.quotas.of_tenant(caller.access.tenant)
         for quota, most, used in hourly_limits(quotas, operation, size_bytes):
             self._buckets.take_hourly(caller.access.tenant, quota, most, used)
         if (kind := ADDS.get(operation)) is not None and ROWS[kind][1] is not None:
-            await caller.engine.quotas.add(caller.access.tenant, kind, size_bytes)
+            await caller.quotas.add(caller.access.tenant, kind, size_bytes)
 
-    async def _count(self, caller: Caller) -> tuple[int, int] | None:
+    async def _count(self, caller: KeyHolder) -> tuple[int, int] | None:
         """Count a request for the key and for the tenant. The default of the service counts for keys without a quota of
         their own."""
         key = caller.access.key
         if key is None:
             return None
-        keeper = caller.engine.quotas
+        keeper = caller.quotas
         own = key.max_requests_per_min or keeper.default.max_requests_per_min
         whole = (await keeper.of_tenant(key.tenant)).max_requests_per_min
         if whole is not None:
@@ -161,7 +195,7 @@ class Callers:
         return None if own is None else (own, self._buckets.take(f"key {key.line}", own))
 
     async def note_refusal(
-        self, caller: Caller | None, authorization: str | None, operation: str, target: str, problem: Exception
+        self, caller: KeyHolder | None, authorization: str | None, operation: str, target: str, problem: Exception
     ) -> None:
         """Add a refused request to the audit log of its tenant. A key that nobody has belongs to none, and a key that
         is tried again and again, or beyond its quota, is noted once a second.
@@ -177,7 +211,7 @@ class Callers:
             tenant, actor = ("", "") if key is None else (key.tenant, key.owner)
         if key_id is None:
             return
-        row = entry(tenant=tenant, actor=actor, key=key_id, operation=operation, target=target, code=code)
+        row = entry(caller=Caller(tenant, actor, key=key_id), operation=operation, target=target, code=code)
         log = (self._engine if key is None else self.engines.of(tenant)).access.audit_log
         is_again = False
         if caller is None or isinstance(problem, QuotaExceeded):
@@ -197,20 +231,15 @@ class Callers:
         except (ApiError, StepkeepError):
             return None, None
 
-    def engine_for(self, access: Access, *, keep: bool = True) -> AsyncEngine:
-        """An engine that acts for this caller and shares everything else with that of its tenant, or of the process."""
-        bound = copy.copy(self.engines.of(access.tenant, keep=keep))
-        bound.access, bound.tenant, bound.actor = access, access.tenant, access.actor
-        return bound
-
     def forget(self) -> None:
         """Read every key again before its next use: a key or a person was changed through this process."""
         self._known.clear()
 
-    async def _learn(self, name: str, credential: Credential, access: Access) -> Caller:
+    async def _learn(self, name: str, credential: Credential, access: Access) -> KeyHolder:
         await access.open()
-        access.audit_log = self.engines.of(access.tenant).access.audit_log
-        caller = Caller(self.engine_for(access), secret_hash(credential.secret))
+        engine = self.engines.of(access.tenant)
+        access.audit_log = engine.access.audit_log
+        caller = KeyHolder(engine, access, secret_hash(credential.secret))
         self._known[name] = caller
         while len(self._known) > MOST_CALLERS:
             self._known.popitem(last=False)

@@ -7,67 +7,38 @@ has `routes` and a line in `RESOURCES`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
+from importlib.metadata import version
 from typing import Any
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Match
+from starlette.routing import BaseRoute, Match
 from starlette.routing import Route as PlainRoute
 from starlette.types import ASGIApp
 
-from stepkeep.api import (
-    definitions,
-    health,
-    hooks,
-    links,
-    messages,
-    metrics,
-    oidc,
-    pages,
-    records,
-    run_service,
-    runs,
-    session,
-    simulation,
-    stream,
-    work,
-    work_data,
-)
-from stepkeep.api.browsers import Browsers
-from stepkeep.api.derived import DerivedRoute
+from stepkeep.api import definitions, health, messages, oidc, pages, run_service, runs, session, stream, work, work_data
+from stepkeep.api.browsers import COOKIE, CSRF, Browsers
+from stepkeep.api.derived import DerivedRoute, schema_of
 from stepkeep.api.envelope import Envelope
-from stepkeep.api.openapi import describe
-from stepkeep.api.problems import METHOD, NOT_FOUND, UNEXPECTED, problem
+from stepkeep.api.problems import EXAMPLE, METHOD, NOT_FOUND, UNEXPECTED, Problem, problem
 from stepkeep.api.routing import Admitting, Index
 from stepkeep.api.service import Service
 from stepkeep.engine import AsyncEngine
 from stepkeep.engine.hosted import AsyncHostedWorker
+from stepkeep.operations.access import SCOPES
 from stepkeep.operations.operation import routed
 from stepkeep.operations.quotas import NONE as NO_QUOTAS
 from stepkeep.operations.quotas import Quotas
 
 RESOURCES = (
-    health,
-    oidc,
-    session,
-    metrics,
-    links,
-    runs,
-    records,
-    stream,
-    messages,
-    hooks,
-    simulation,
-    definitions,
-    work,
-    work_data,
-    run_service,
+    *(one.routes for one in (health, oidc, session, runs, stream, messages, definitions, work, work_data, run_service)),
+    runs.records,
 )
-"""One module per resource, in the order of the document."""
+"""The routes with functions of their own."""
 
 
 class Application:
@@ -104,7 +75,7 @@ def create_app(
 
 
 def _application(service: Service) -> Starlette:
-    ours: list[Admitting] = [route for resource in RESOURCES for route in resource.routes.routes]
+    ours: list[Admitting] = [route for resource in RESOURCES for route in resource.routes]
     ours += map(DerivedRoute, routed())
     for route in ours:
         route.find_rivals(ours)
@@ -131,3 +102,37 @@ def _allowed(request: Request) -> str:
             found.setdefault(route.path_format, set()).update(route.methods or ())
     most = min(found, key=lambda path: (path.count("{"), -len(path)))
     return ", ".join(sorted(found[most]))
+
+
+ABOUT = """A durable workflow engine: plans of steps that are kept, retried, approved and undone.
+
+Send an API key as `Authorization: Bearer sk_ID_SECRET`. The tenant is the key's; everything of another tenant is 404.
+Errors are RFC 9457 problems whose `type` is stable."""
+
+SESSION = f"""The cookie of a session (`POST /session`), which acts with its key. A request that changes something also
+needs the header `{CSRF}`."""
+
+
+def describe(routes: Iterable[BaseRoute]) -> dict[str, Any]:
+    """The document of these routes."""
+    paths: dict[str, dict[str, Any]] = {}
+    schemas: dict[str, Any] = {}
+    schema_of(Problem, schemas)
+    schemas["Problem"]["examples"] = [EXAMPLE]
+    for route in routes:
+        if isinstance(route, DerivedRoute):
+            paths.setdefault(route.path_format, {})[route.of.method.lower()] = route.described(schemas)
+    security = {
+        "key": {"type": "http", "scheme": "bearer", "bearerFormat": "sk_ID_SECRET", "description": _scopes()},
+        "session": {"type": "apiKey", "in": "cookie", "name": COOKIE, "description": SESSION},
+    }
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "Stepkeep", "description": ABOUT, "version": version("stepkeep")},
+        "paths": dict(sorted(paths.items())),
+        "components": {"schemas": dict(sorted(schemas.items())), "securitySchemes": security},
+    }
+
+
+def _scopes() -> str:
+    return "An API key. Scopes: " + "; ".join(f"`{scope}` to {meaning}" for scope, meaning in SCOPES.items()) + "."

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 from starlette.requests import Request
 from starlette.responses import Response
 
-from stepkeep.api.access import Caller, Callers
+from stepkeep.api.access import Callers, KeyHolder
 from stepkeep.api.problems import FORGED, TOO_MANY, UNAUTHENTICATED, ApiError
 from stepkeep.kernel.errors import InvalidInput
 from stepkeep.operations.access import Credential
@@ -75,7 +75,7 @@ class Browsers:
         self.provider: Any = None
         """Where people sign in by OIDC (`api.oidc.Provider`), if it is set up."""
 
-    async def authenticate(self, callers: Callers, request: Request) -> Caller:
+    async def authenticate(self, callers: Callers, request: Request) -> KeyHolder:
         """The caller of a request: a key, or the session of a browser that proves that its own page asks."""
         authorization = request.headers.get("authorization")
         if authorization is not None or COOKIE not in request.cookies:

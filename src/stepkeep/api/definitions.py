@@ -1,7 +1,8 @@
-"""Workflows: publish a definition in any dialect, check one, list and show the published ones."""
+"""Workflows: publish a definition in any dialect, check one, and walk the failure paths of a published one."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -16,11 +17,14 @@ from stepkeep.definition.document import parse_document
 from stepkeep.definition.native import CheckReport, accepted
 from stepkeep.definition.registry import Registry
 from stepkeep.dialects.registry import examine, names
-from stepkeep.engine import AsyncEngine
+from stepkeep.engine.groups import ActingEngine
+from stepkeep.kernel.definition import Definition, SubWorkflow
 from stepkeep.kernel.errors import DefinitionError, InvalidInput, Problem
 from stepkeep.operations.answers import Answer, says
 from stepkeep.operations.aside import aside
-from stepkeep.operations.publish import DefinitionSummary
+from stepkeep.operations.pinned_children import published_below
+from stepkeep.operations.publish import DefinitionSummary, find_plan
+from stepkeep.simulate.report import simulate
 
 routes = Routes("Workflows")
 
@@ -89,7 +93,7 @@ class Check(Answer, kw_only=True):
     names={"as_": "as"},
     reads=BODY,
 )
-async def publish_workflow(request: BoundedRequest, engine: AsyncEngine, as_: WrittenAs = None) -> JsonAnswer:
+async def publish_workflow(request: BoundedRequest, engine: ActingEngine, as_: WrittenAs = None) -> JsonAnswer:
     """A published version never changes: the same content again is answered with 200, other content with 409."""
     report = await _report(request, engine, as_)
     definition = accepted(report)
@@ -104,14 +108,9 @@ async def publish_workflow(request: BoundedRequest, engine: AsyncEngine, as_: Wr
 
 
 @routes(
-    "POST /workflows/check",
-    "definitions",
-    "check_workflow",
-    "Check a definition",
-    names={"as_": "as"},
-    reads=ANY_BODY,
+    "POST /workflows/check", "definitions", "check_workflow", "Check a definition", names={"as_": "as"}, reads=ANY_BODY
 )
-async def check_workflow(request: BoundedRequest, engine: AsyncEngine, as_: WrittenAs = None) -> Check:
+async def check_workflow(request: BoundedRequest, engine: ActingEngine, as_: WrittenAs = None) -> Check:
     """All problems at once, with their places. Nothing is published."""
     try:
         report = await _report(request, engine, as_)
@@ -129,11 +128,11 @@ async def check_workflow(request: BoundedRequest, engine: AsyncEngine, as_: Writ
     )
 
 
-async def _versions(engine: AsyncEngine, name: str) -> list[DefinitionSummary]:
+async def _versions(engine: ActingEngine, name: str) -> list[DefinitionSummary]:
     return (await engine.definitions(name=name)).definitions
 
 
-async def _report(request: BoundedRequest, engine: AsyncEngine, as_: str | None) -> CheckReport:
+async def _report(request: BoundedRequest, engine: ActingEngine, as_: str | None) -> CheckReport:
     body = await request.read(media_types=TYPES, limit=MAX_DEFINITION_BYTES)
     if not body:
         raise InvalidInput("the body is empty: send a definition as YAML or JSON.")
@@ -160,3 +159,47 @@ def _examine(body: bytes, syntax: Literal["json", "yaml"], as_: str | None, own:
 
 def _told(problem: Problem) -> dict[str, Any]:
     return msgspec.structs.asdict(problem)
+
+
+MOST_PATHS = 200
+"""Paths that one request walks; `unwalked` counts the others."""
+
+
+class Simulation(Answer, kw_only=True):
+    """What `stepkeep simulate --json` prints."""
+
+    workflow: str
+    version: int
+    dialect: str
+    steps: list[str]
+    paths: int
+    unwalked: int
+    longest: dict[str, Any]
+    findings: list[dict[str, Any]]
+    endings: list[dict[str, Any]]
+    bounded: Sequence[str] = ()
+    children: Sequence[dict[str, Any]] = ()
+
+
+@routes(
+    "GET /workflows/{name:path}/simulation",
+    "definitions",
+    "simulate_workflow",
+    "Walk the failure paths of a workflow",
+    answers=Simulation,
+)
+async def simulate_workflow(
+    engine: ActingEngine,
+    name: WorkflowName,
+    version: Annotated[VersionNumber | None, says("The highest one by default.")] = None,
+) -> JsonAnswer:
+    """Through the engine's own decisions, on a virtual clock. At most 200 paths of it and of each workflow that it
+    starts; `unwalked` counts the others."""
+    plan = await find_plan(engine.transactor, name, version, tenant=engine.tenant)
+    below = await published_below(engine.transactor, plan.definition, tenant=engine.tenant)
+
+    def find(child: SubWorkflow) -> Definition | None:
+        return below.get((child.workflow, child.version))
+
+    walk = lambda: JsonAnswer(simulate(plan.definition, max_paths=MOST_PATHS, find=find).plain())  # noqa: E731
+    return await aside(engine.tenant, walk)

@@ -15,11 +15,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from stepkeep.api.access import OPEN, scopes_of
-from stepkeep.api.idempotency import under_way
 from stepkeep.api.problems import MOST_ERRORS
 from stepkeep.api.requests import BoundedRequest
-from stepkeep.api.routing import Admitting, JsonAnswer, check_query, problems_of, service_of, wrong_request
-from stepkeep.engine import AsyncEngine
+from stepkeep.api.routing import Admitting, JsonAnswer, check_query, problems_of, service_of, under_way, wrong_request
+from stepkeep.engine.groups import ActingEngine
 from stepkeep.kernel.errors import InvalidInput, NotFound
 from stepkeep.operations.operation import NOTHING, Cursor, IdempotencyKey, Operation, PageLimit, Parameter
 from stepkeep.operations.typed import NOT_AN_OBJECT, Wrong, read_fields, reader
@@ -29,10 +28,7 @@ REFS = "#/components/schemas/{name}"
 
 PAGE = tuple(
     Parameter(name, name, "query", annotation, reader(annotation, from_text=True), True, default, False)
-    for name, annotation, default in (
-        ("cursor", Cursor, None),
-        ("limit", PageLimit, 50),
-    )
+    for name, annotation, default in (("cursor", Cursor, None), ("limit", PageLimit, 50))
 )
 """The parameters of a list that is read as a whole and answered in pages."""
 
@@ -73,7 +69,7 @@ class DerivedRoute(Admitting):
         """The route in the document; the schemas that it refers to are added."""
         return described(self.of, schemas)
 
-    async def _act(self, request: BoundedRequest, engine: AsyncEngine | None) -> Response:
+    async def _act(self, request: BoundedRequest, engine: ActingEngine | None) -> Response:
         assert engine is not None
         if request.scope["query_string"]:
             check_query(request, self._names, self._lists)
@@ -96,7 +92,7 @@ class DerivedRoute(Admitting):
         status = self.of.row.status if found.created else 200
         return JsonAnswer(found, status, {"Location": self.of.row.creates.format_map(found)})
 
-    async def _call(self, engine: AsyncEngine, values: dict[str, Any]) -> Any:
+    async def _call(self, engine: ActingEngine, values: dict[str, Any]) -> Any:
         try:
             return await self.of.called_on(engine, values, is_read=True)
         except NotFound as missing:

@@ -21,7 +21,7 @@ from stepkeep.api.derived import DerivedRoute, described, schema_of
 from stepkeep.api.requests import BoundedRequest
 from stepkeep.api.routing import JsonAnswer, check_query, problem_responses
 from stepkeep.dialects.registry import names
-from stepkeep.engine import AsyncEngine
+from stepkeep.engine.groups import ActingEngine
 from stepkeep.operations.answers import says
 from stepkeep.operations.operation import NOTHING, Operation, Parameter, Row
 from stepkeep.operations.typed import Wrong, reader
@@ -122,7 +122,7 @@ class HandwrittenRoute(DerivedRoute):
     def described(self, schemas: dict[str, Any]) -> dict[str, Any]:
         return self.handwritten.described(schemas)
 
-    async def _act(self, request: BoundedRequest, engine: AsyncEngine | None) -> Response:
+    async def _act(self, request: BoundedRequest, engine: ActingEngine | None) -> Response:
         if request.scope["query_string"]:
             check_query(request, self._names, self._lists)
         values = self._read(request, await request.read_json(NOTHING) if self._body else NOTHING)

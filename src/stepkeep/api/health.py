@@ -1,7 +1,8 @@
-"""Health, readiness, version and the description of the service: the routes that need no key.
+"""Health, readiness, version and the description of the service, which need no key; and its metrics, which do.
 
 `/healthz` says that the process answers. `/readyz` says that it can do its work: the database answers, its schema is
-the expected one, and the process is not about to stop.
+the expected one, and the process is not about to stop. Metrics are numbers of all tenants together, so that only keys
+of the tenant `default` may read them; a port without a key (`serve --metrics-port`) shows the same.
 """
 
 from __future__ import annotations
@@ -16,13 +17,15 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 from starlette.requests import Request
+from starlette.responses import Response
 
 from stepkeep.api.access import OPEN
 from stepkeep.api.handwritten import Routes
 from stepkeep.api.problems import STOPPING, ApiError, kind_of
 from stepkeep.api.routing import service_of
 from stepkeep.api.service import Service
-from stepkeep.kernel.errors import PermissionDenied, StepkeepError, StoreUnavailable
+from stepkeep.engine.groups import ActingEngine
+from stepkeep.kernel.errors import NotAllowed, PermissionDenied, StepkeepError, StoreUnavailable
 from stepkeep.metrics.port import Port, Told, open_port
 from stepkeep.operations.answers import Answer
 from stepkeep.store.migrations import require_migrated
@@ -116,3 +119,29 @@ async def version() -> Version:
 @routes("GET /openapi.json", OPEN, "get_openapi", "This description", done="Successful Response")
 async def openapi(request: Request) -> Any:
     return request.app.state.document()
+
+
+OPERATORS = "default"
+"""The tenant whose keys may read numbers of the whole process."""
+
+
+@routes(
+    "GET /metrics",
+    "metrics",
+    "get_metrics",
+    "The metrics of this process",
+    done="Metrics in the text format of Prometheus, or OpenMetrics if the client accepts it",
+    media="text/plain",
+)
+async def get_metrics(
+    request: Request, engine: ActingEngine, accept: Annotated[str, Meta(max_length=1000)] = ""
+) -> Response:
+    """Numbers of all tenants: the key belongs to the tenant `default`. Values from the database may be 10 s old."""
+    if engine.tenant != OPERATORS:
+        raise NotAllowed(
+            f"metrics are numbers of all tenants: use a key of the tenant {OPERATORS}, or the port of metrics.",
+            "tenant",
+            engine.actor,
+        )
+    body, media_type = await service_of(request).metrics.text(accept)
+    return Response(body, headers={"Content-Type": media_type})

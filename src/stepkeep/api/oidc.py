@@ -25,8 +25,8 @@ from stepkeep.api.access import OPEN
 from stepkeep.api.handwritten import Routes
 from stepkeep.api.problems import NOT_FOUND, UNAUTHENTICATED, ApiError
 from stepkeep.api.routing import service_of
+from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.errors import Conflict, InvalidInput, NotFound
-from stepkeep.operations.access import Acting
 from stepkeep.operations.keys import create_session_key, read_scopes
 from stepkeep.operations.principals import registered
 from stepkeep.operations.sessions import sign_in
@@ -284,10 +284,8 @@ async def _session_key(store: Store, settings: OidcSettings, claims: Mapping[str
         raise _failed("the person is no user here. Ask an administrator for an account") from None
     if row.name != name or row.kind is not PrincipalKind.USER or row.disabled_at is not None:
         raise _failed("the person is no user here. Ask an administrator for an account")
-    acting: Acting = {"actor": row.name, "vouched_by": "oidc", "key": None}
-    return await create_session_key(
-        store, settings.tenant, row.name, scopes=settings.scopes, lifetime=lifetime, acting=acting
-    )
+    caller = Caller(settings.tenant, row.name, vouched_by="oidc")
+    return await create_session_key(store, row.name, scopes=settings.scopes, lifetime=lifetime, caller=caller)
 
 
 def _provider(request: Request) -> Provider:

@@ -13,9 +13,10 @@ from typing import Any, Final, NoReturn
 
 from starlette.requests import ClientDisconnect, Request
 
+from stepkeep.api.body_child import SMALL_BYTES
+from stepkeep.api.large_bodies import read_large
 from stepkeep.api.problems import HEADERS, MEDIA, TIMEOUT, TOO_LARGE, ApiError
 from stepkeep.definition.strict_json import strict_json
-from stepkeep.engine.arguments import ENCODED, Encoded, encode_payload
 from stepkeep.kernel.errors import InvalidInput
 from stepkeep.operations.aside import aside
 
@@ -23,8 +24,6 @@ MAX_BODY_BYTES: Final = 4 * 1024 * 1024
 MAX_HEADERS: Final = 100
 MAX_HEADER_BYTES: Final = 32 * 1024
 MAX_TARGET_BYTES: Final = 8 * 1024
-SMALL_BODY_BYTES: Final = 64 * 1024
-"""A larger body is decoded in a thread: 4 MB take about 50 ms."""
 BODY_SECONDS: Final = 30.0
 """How long a body may take to arrive."""
 FIRST_SECONDS: Final = 5.0
@@ -68,10 +67,8 @@ class BoundedRequest(Request):
     async def read_json(self, default: Any = None) -> Any:
         """The checked value of a JSON body; the default if there is none."""
         body = await self.read()
-        if len(body) > SMALL_BODY_BYTES:
-            value, encoded = await aside(self.share, _decoded, body)
-            ENCODED.set(encoded)
-            return value
+        if len(body) > SMALL_BYTES:
+            return await aside(self.share, read_large, body)
         return strict_json(body) if body else default
 
     async def _receive_body(self, limit: int) -> bytes:
@@ -109,19 +106,6 @@ class BoundedRequest(Request):
 
 ONCE: Final = frozenset({b"authorization", b"host", b"idempotency-key", b"origin", b"x-csrf-token"})
 """Headers that a request has once at most: a proxy might go by the last one where the service goes by the first."""
-
-
-def _decoded(body: bytes) -> tuple[Any, Encoded]:
-    """The value of a large body, and its parts as they are stored: to encode them takes as long."""
-    value = strict_json(body)
-    parts = [one for one in value.values() if isinstance(one, dict | list | str)] if isinstance(value, dict) else []
-    encoded: Encoded = {}
-    for one in parts:
-        try:
-            encoded[id(one)] = one, encode_payload(one, is_json=True)
-        except InvalidInput as problem:  # it may be no payload at all
-            encoded[id(one)] = one, problem
-    return value, encoded
 
 
 def check_headers(request: Request) -> None:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Collection, Iterable
-from contextlib import AbstractAsyncContextManager, nullcontext
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -24,11 +24,11 @@ from starlette.types import Receive, Scope, Send
 
 from stepkeep.api.access import OPEN
 from stepkeep.api.load import Seat
+from stepkeep.api.problems import IN_FLIGHT, PROBLEMS, TIMEOUT, ApiError, Kind, problem_of
 from stepkeep.api.problems import OWN as OWN_PROBLEMS
-from stepkeep.api.problems import PROBLEMS, TIMEOUT, ApiError, Kind, problem_of
 from stepkeep.api.requests import BoundedRequest, check_headers
 from stepkeep.edges.safe_text import inert_line
-from stepkeep.engine import AsyncEngine
+from stepkeep.engine.groups import ActingEngine
 from stepkeep.kernel.errors import InvalidInput, NotAllowed, QuotaExceeded
 from stepkeep.operations.trace_context import INCOMING, parse_trace
 
@@ -86,7 +86,7 @@ class Admitting(PlainRoute):
             }.values()
         )
 
-    async def _admit(self, request: Request) -> tuple[AsyncEngine, tuple[int, int] | None]:
+    async def _admit(self, request: Request) -> tuple[ActingEngine, tuple[int, int] | None]:
         """The engine of the caller, and its rate. A caller that may not call this route is refused, and the refusal is
         added to the audit log."""
         service = service_of(request)
@@ -95,7 +95,8 @@ class Admitting(PlainRoute):
             caller = request.state.caller = await service.browsers.authenticate(service.callers, request)
             if (seat := seat_of(request)) is not None:
                 seat.known(caller.access.tenant, None if caller.access.key is None else caller.access.key.id)
-            return caller.engine, await service.callers.admit(caller, self.operation)
+            rate = await service.callers.admit(caller, self.operation)
+            return caller.engine(self.operation), rate
         except (ApiError, NotAllowed, QuotaExceeded) as problem:
             target = "/".join(map(str, request.path_params.values()))
             await service.callers.note_refusal(
@@ -146,7 +147,7 @@ class Admitting(PlainRoute):
             answer.headers.update({"X-RateLimit-Limit": str(limit), "X-RateLimit-Remaining": str(left)})
         return answer
 
-    async def _act(self, request: BoundedRequest, engine: AsyncEngine | None) -> Response:
+    async def _act(self, request: BoundedRequest, engine: ActingEngine | None) -> Response:
         raise NotImplementedError
 
 
@@ -230,3 +231,19 @@ def wrong_request(found: Iterable[tuple[Iterable[str | int], str]]) -> ApiError:
     """What is wrong with which part of a request. Values are not repeated: one may be a secret."""
     shown = [{"at": inert_line(".".join(map(str, at)), 300), "message": inert_line(said, 300)} for at, said in found]
     return ApiError(INVALID, "; ".join(f"{one['at']}: {one['message']}" for one in shown[:3]), errors=shown)
+
+
+@contextmanager
+def under_way(request: Request, engine: ActingEngine, operation: str, key: str | None) -> Iterator[None]:
+    """Hold the key of this caller and operation while the request is under way."""
+    if key is None:
+        yield
+        return
+    held, mine = service_of(request).in_flight, (engine.tenant, operation, key, engine.access.key_scope)
+    if mine in held:
+        raise ApiError(IN_FLIGHT, "The first request with this key has not ended yet. Send the same request again.")
+    held.add(mine)
+    try:
+        yield
+    finally:
+        held.discard(mine)

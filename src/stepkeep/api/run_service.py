@@ -16,11 +16,10 @@ from starlette.requests import Request
 from starlette.responses import StreamingResponse
 
 from stepkeep.api.handwritten import Body, Routes
-from stepkeep.api.idempotency import under_way
-from stepkeep.api.routing import JsonAnswer
+from stepkeep.api.routing import JsonAnswer, under_way
 from stepkeep.api.stream import EVENTS, Event, LastEventId, event_stream, follow, number_of
 from stepkeep.definition.bounds import MAX_PRIORITY
-from stepkeep.engine import AsyncEngine
+from stepkeep.engine.groups import ActingEngine
 from stepkeep.kernel.errors import InvalidInput, NotFound
 from stepkeep.operations.answers import Answer, says
 from stepkeep.operations.following import JournalFollower
@@ -100,7 +99,7 @@ class RunCost(Answer, kw_only=True):
     example={"template_name": "default", "priority": 5},
 )
 async def create_template_run(
-    request: Request, engine: AsyncEngine, body: NewTemplateRun | None = None, idempotency_key: IdempotencyKey = None
+    request: Request, engine: ActingEngine, body: NewTemplateRun | None = None, idempotency_key: IdempotencyKey = None
 ) -> JsonAnswer:
     """An unknown template is 400."""
     wanted = body or NewTemplateRun()
@@ -121,45 +120,39 @@ async def create_template_run(
 
 
 @routes("GET /as/run/runs/{run_id}", "show", "get_template_run", "The status of a run")
-async def get_template_run(engine: AsyncEngine, run_id: RunId) -> RunStatus:
+async def get_template_run(engine: ActingEngine, run_id: RunId) -> RunStatus:
     view = await engine.show(run_id, as_=DIALECT)
     return RunStatus(id=view["id"], status=view["status"])
 
 
 @routes("GET /as/run/runs/{run_id}/steps", "show", "list_template_steps", "The steps of a run", answers=StepStatuses)
-async def list_template_steps(engine: AsyncEngine, run_id: RunId) -> Any:
+async def list_template_steps(engine: ActingEngine, run_id: RunId) -> Any:
     return (await engine.show(run_id, as_=DIALECT))["steps"]
 
 
 @routes("GET /as/run/runs/{run_id}/cost", "show", "get_template_cost", "The cost of a run", answers=RunCost)
-async def get_template_cost(engine: AsyncEngine, run_id: RunId) -> Any:
+async def get_template_cost(engine: ActingEngine, run_id: RunId) -> Any:
     return (await engine.show(run_id, as_=DIALECT))["cost"]
 
 
 @routes("POST /as/run/runs/{run_id}/approve", "approve", "approve_template_run", "Approve the open gate of a run")
-async def approve_template_run(engine: AsyncEngine, run_id: RunId) -> RunStatus:
+async def approve_template_run(engine: ActingEngine, run_id: RunId) -> RunStatus:
     """200 also when the gate is approved already; 409 when no gate waits."""
     await engine.approve(run_id)
     return RunStatus(id=run_id, status="APPROVED")
 
 
 @routes("POST /as/run/runs/{run_id}/cancel", "cancel", "cancel_template_run", "Cancel a run")
-async def cancel_template_run(engine: AsyncEngine, run_id: RunId) -> RunStatus:
+async def cancel_template_run(engine: ActingEngine, run_id: RunId) -> RunStatus:
     """200 also when the run is CANCELED already; 409 when it ended otherwise."""
     await engine.cancel(run_id, reason="user_request")
     return RunStatus(id=run_id, status="CANCELED")
 
 
-@routes(
-    "GET /as/run/runs/{run_id}/events",
-    "show",
-    "stream_template_events",
-    "Follow the events of a run",
-    **EVENTS,
-)
+@routes("GET /as/run/runs/{run_id}/events", "show", "stream_template_events", "Follow the events of a run", **EVENTS)
 async def stream_template_events(
     request: Request,
-    engine: AsyncEngine,
+    engine: ActingEngine,
     run_id: RunId,
     since_id: Annotated[
         Annotated[str, Meta(max_length=200)] | None, says("The `seq` or `id` of the last event.")

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 
 from stepkeep.api.access import Callers
 from stepkeep.api.browsers import Browsers
-from stepkeep.api.links import Links
 from stepkeep.api.load import Load
 from stepkeep.api.measures import HttpMeasures
+from stepkeep.api.session import Links
 from stepkeep.engine import AsyncEngine
 from stepkeep.engine.hosted import AsyncHostedWorker, vitals_of
 from stepkeep.metrics.exposition import Exposition
@@ -39,11 +39,7 @@ class Service:
         self.tailer = Tailer(engine.transactor, lambda tenant: self.callers.engines.of(tenant).transactor)
         self.measures = HttpMeasures(lambda: {"run": self.watch.readers, "tenant": self.tailer.listeners})
         self.load = Load(self.measures)
-        self.metrics = Exposition(
-            engine.transactor,
-            workers=lambda: vitals_of(workers),
-            more=[self.measures.families],
-        )
+        self.metrics = Exposition(engine.transactor, workers=lambda: vitals_of(workers), more=[self.measures.families])
         self.in_flight: set[KeyPlace] = set()
         """The idempotency keys of the requests under way."""
         self.work = WorkState()

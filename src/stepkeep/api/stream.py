@@ -19,7 +19,7 @@ from starlette.responses import StreamingResponse
 
 from stepkeep.api.handwritten import As, Routes
 from stepkeep.api.routing import seat_of, service_of
-from stepkeep.engine import AsyncEngine
+from stepkeep.engine.groups import ActingEngine
 from stepkeep.kernel.errors import InvalidInput, NotAllowed, StepkeepError
 from stepkeep.operations.answers import says
 from stepkeep.operations.following import JournalFollower
@@ -73,16 +73,9 @@ def event_stream(request: Request, events: AsyncIterator[bytes]) -> StreamingRes
     return StreamingResponse(events, media_type="text/event-stream", headers=headers)
 
 
-@routes(
-    "GET /runs/{run_id}/stream",
-    "log",
-    "stream_run",
-    "Follow the journal of a run",
-    names={"as_": "as"},
-    **EVENTS,
-)
+@routes("GET /runs/{run_id}/stream", "log", "stream_run", "Follow the journal of a run", names={"as_": "as"}, **EVENTS)
 async def stream_run(
-    request: Request, engine: AsyncEngine, run_id: RunId, as_: As = None, last_event_id: LastEventId = None
+    request: Request, engine: ActingEngine, run_id: RunId, as_: As = None, last_event_id: LastEventId = None
 ) -> StreamingResponse:
     """One event `entry` per journal entry, with its `seq` as id; `end` when the run has ended. With `as`, entries that
     the dialect does not show are left out."""
@@ -99,7 +92,7 @@ async def stream_run(
 
 
 async def follow(
-    request: Request, engine: AsyncEngine, follower: JournalFollower, entries: Callable[[], AsyncIterator[Event]]
+    request: Request, engine: ActingEngine, follower: JournalFollower, entries: Callable[[], AsyncIterator[Event]]
 ) -> AsyncIterator[bytes]:
     """The events of one run until it ends, the key ends, or the service stops."""
     service = service_of(request)
@@ -133,7 +126,7 @@ async def follow(
 
 
 @routes("GET /stream", "log", "stream_tenant", "Follow the journals of all runs", **EVENTS)
-async def stream_tenant(request: Request, engine: AsyncEngine, last_event_id: LastEventId = None) -> StreamingResponse:
+async def stream_tenant(request: Request, engine: ActingEngine, last_event_id: LastEventId = None) -> StreamingResponse:
     """One event `entry` per journal entry of the tenant, in order per run, from now on or after `Last-Event-ID`. After
     a resumption an entry may be told again: ignore a `seq` that is not higher than the last one of its run."""
     tail = None
@@ -143,7 +136,7 @@ async def stream_tenant(request: Request, engine: AsyncEngine, last_event_id: La
     return event_stream(request, _follow_tenant(request, engine, tail))
 
 
-async def _follow_tenant(request: Request, engine: AsyncEngine, tail: TenantTail | None) -> AsyncIterator[bytes]:
+async def _follow_tenant(request: Request, engine: ActingEngine, tail: TenantTail | None) -> AsyncIterator[bytes]:
     service = service_of(request)
     clock = asyncio.get_running_loop().time
     spoke_at = checked_at = clock()

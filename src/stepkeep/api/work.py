@@ -7,7 +7,7 @@ work. Data of runs is in `work_data`. docs/remote-workers.md is the protocol.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Any, cast
 
 import msgspec
 from msgspec import Meta
@@ -24,8 +24,11 @@ from stepkeep.api.work_bodies import (
     RenewRequest,
     ReportRequest,
 )
-from stepkeep.api.work_inputs import rendered_claims
-from stepkeep.engine import AsyncEngine
+from stepkeep.definition.secrets import reference
+from stepkeep.edges.safe_text import exception_text
+from stepkeep.engine.groups import ActingEngine
+from stepkeep.kernel.outcomes import Failed, Outcome, Released
+from stepkeep.kernel.states import Category
 from stepkeep.operations.operation import RUN_ID
 from stepkeep.operations.remote_work import RemoteWork, Report
 from stepkeep.operations.transact import Claim
@@ -44,6 +47,9 @@ from stepkeep.operations.work_messages import (
 )
 from stepkeep.operations.work_outcomes import outcome_of
 from stepkeep.store.change import Lease
+from stepkeep.worker.executor import Job, Prepared
+from stepkeep.worker.payloads import storable_text
+from stepkeep.worker.templates import inputs_of, numbers_read
 
 routes = Routes("Remote workers")
 
@@ -53,9 +59,9 @@ ATTEMPT = {"run_id": RUN_ID, "no": 0, "fence": 1}
 """The attempt of the examples."""
 
 
-def work_of(request: Request, engine: AsyncEngine) -> RemoteWork:
+def work_of(request: Request, engine: ActingEngine) -> RemoteWork:
     """The remote workers of this caller."""
-    return RemoteWork(engine.transactor, engine.access, service_of(request).work)
+    return RemoteWork(engine.transactor, engine.access, service_of(request).work, admitted=engine.admitted)
 
 
 @routes(
@@ -69,7 +75,7 @@ def work_of(request: Request, engine: AsyncEngine) -> RemoteWork:
     answers=Registered,
     example={"app": "billing", "instance": "9f86d081884c7d65", "host": "b1", "pid": 71, "capacity": 8},
 )
-async def register_worker(request: Request, engine: AsyncEngine, body: Registration) -> JsonAnswer:
+async def register_worker(request: Request, engine: ActingEngine, body: Registration) -> JsonAnswer:
     """The owner of the key is on record as the executor of its steps. The same `instance` again is the same worker."""
     row, is_new = await work_of(request, engine).register(**msgspec.structs.asdict(body))
     return JsonAnswer(registered(row), 201 if is_new else 200)
@@ -79,7 +85,7 @@ async def register_worker(request: Request, engine: AsyncEngine, body: Registrat
     "POST /work/workers/{worker_id}/heartbeat", "work.beat", "beat_worker", "Send a heartbeat", example={"busy": True}
 )
 async def beat_worker(
-    request: Request, engine: AsyncEngine, worker_id: WorkerId, body: Heartbeat | None = None
+    request: Request, engine: ActingEngine, worker_id: WorkerId, body: Heartbeat | None = None
 ) -> Registered:
     """With another `incarnation` than before, or in the state `shutdown`, everything that the worker held is lost."""
     said = body or Heartbeat()
@@ -88,12 +94,12 @@ async def beat_worker(
 
 
 @routes("POST /work/workers/{worker_id}/drain", "work.drain", "drain_worker", "Say that a worker claims no more")
-async def drain_worker(request: Request, engine: AsyncEngine, worker_id: WorkerId) -> Registered:
+async def drain_worker(request: Request, engine: ActingEngine, worker_id: WorkerId) -> Registered:
     return registered(await work_of(request, engine).drain(worker_id))
 
 
 @routes("DELETE /work/workers/{worker_id}", "work.leave", "remove_worker", "Deregister a worker")
-async def remove_worker(request: Request, engine: AsyncEngine, worker_id: WorkerId) -> Registered:
+async def remove_worker(request: Request, engine: ActingEngine, worker_id: WorkerId) -> Registered:
     """Report `released` for everything that it holds first: otherwise those steps wait for their leases."""
     return registered(await work_of(request, engine).leave(worker_id))
 
@@ -105,7 +111,7 @@ async def remove_worker(request: Request, engine: AsyncEngine, worker_id: Worker
     "Claim ready steps",
     example={"slots": 4, "handlers": ["billing.charge"], "wait_seconds": 0},
 )
-async def claim_steps(request: Request, engine: AsyncEngine, worker_id: WorkerId, body: ClaimRequest) -> Claims:
+async def claim_steps(request: Request, engine: ActingEngine, worker_id: WorkerId, body: ClaimRequest) -> Claims:
     """Waits up to `wait_seconds` for work, and ends early when the service stops."""
     work, service = work_of(request, engine), service_of(request)
 
@@ -132,7 +138,7 @@ async def claim_steps(request: Request, engine: AsyncEngine, worker_id: WorkerId
     "Renew leases",
     example={"leases": [{**ATTEMPT, "lease_us": 60_000_000}]},
 )
-async def renew_leases(request: Request, engine: AsyncEngine, worker_id: WorkerId, body: RenewRequest) -> Renewals:
+async def renew_leases(request: Request, engine: ActingEngine, worker_id: WorkerId, body: RenewRequest) -> Renewals:
     """A claim that is missing in the answer is lost: stop its handler. In a run that is `stopping`, stop it too."""
     leases = [Lease(engine.tenant, one.run_id, one.no, one.fence, one.lease_us) for one in body.leases]
     renewed = await work_of(request, engine).renew(worker_id, leases)
@@ -146,7 +152,7 @@ async def renew_leases(request: Request, engine: AsyncEngine, worker_id: WorkerI
     "Report outcomes",
     example={"reports": [{**ATTEMPT, "outcome": {"kind": "completed", "output": 7}}]},
 )
-async def report_outcomes(request: Request, engine: AsyncEngine, worker_id: WorkerId, body: ReportRequest) -> Replies:
+async def report_outcomes(request: Request, engine: ActingEngine, worker_id: WorkerId, body: ReportRequest) -> Replies:
     """In one transaction, each with its own reply. `fenced` means that the result was dropped: the lease was gone."""
     reports = [
         Report(run_id=one.run_id, no=one.no, fence=one.fence, outcome=outcome_of(one.outcome.given()))
@@ -168,7 +174,7 @@ async def report_outcomes(request: Request, engine: AsyncEngine, worker_id: Work
     example={**ATTEMPT, "name": "charge", "value": {"id": 7}},
 )
 async def record_checkpoint(
-    request: Request, engine: AsyncEngine, worker_id: WorkerId, body: CheckpointRequest
+    request: Request, engine: ActingEngine, worker_id: WorkerId, body: CheckpointRequest
 ) -> Replied:
     """Later attempts of the step find it in their claim. Recorded under the fence of the claim, once for each name."""
     reply = await work_of(request, engine).checkpoint(
@@ -184,7 +190,7 @@ async def record_checkpoint(
     "Read the recorded calls of a flow",
     example={**ATTEMPT, "start": 0},
 )
-async def read_calls(request: Request, engine: AsyncEngine, worker_id: WorkerId, body: CallsRequest) -> RecordedCalls:
+async def read_calls(request: Request, engine: ActingEngine, worker_id: WorkerId, body: CallsRequest) -> RecordedCalls:
     """What a replay of the flow is given. With `following`, ask again with that as `start` and with `until`."""
     page = await work_of(request, engine).calls(worker_id, body, start=body.start, until=body.until)
     return recorded(page)
@@ -196,3 +202,73 @@ async def _told(
     if give == "rows":
         return [claimed(claim, lease_us, row=await work.opened(claim)) for claim in claims]
     return [claimed(claim, lease_us, **data) for claim, data in await rendered_claims(work, worker_id, claims)]
+
+
+async def rendered_claims(
+    work: RemoteWork, worker_id: str, claims: Sequence[Claim]
+) -> list[tuple[Claim, dict[str, Any]]]:
+    """Each claim with its inputs. Claims that cannot be given are reported here, and left out."""
+    if not claims:
+        return []
+    details = await work.details(worker_id, {claim.run_id for claim in claims})
+    ready, refused = [], []
+    for claim in claims:
+        outcome = _unfit(claim)
+        if outcome is None:
+            try:
+                template = inputs_of(claim.plan, claim.planned)
+                numbers = numbers_read(template, claim.plan, claim.planned)
+                wants = [(claim.run_id, no) for no in numbers.values()]
+                outputs = await work.outputs(worker_id, wants) if wants else {}
+                job = Job(claim, cast(Prepared, None))
+                job.details = details.get(claim.run_id)
+                job.outputs = {name: outputs.get((claim.run_id, no)) for name, no in numbers.items()}
+                job.arguments = await work.arguments(claim)
+                job.secrets = {name: reference(name) for name in template.secrets}
+                inputs = template.render(job)
+            except Exception as problem:  # noqa: BLE001 - inputs that cannot be rendered fail their step alone
+                error = storable_text(f"the inputs cannot be rendered: {exception_text(problem)}")
+                outcome = Failed(category=Category.VALIDATION, error=error, final=True)
+            else:
+                ready.append((claim, {**_data(job, inputs, work), "checkpoints": await _checkpoints(work, claim)}))
+        if outcome is not None:
+            refused.append(Report(run_id=claim.run_id, no=claim.step.no, fence=claim.step.fence, outcome=outcome))
+            if isinstance(outcome, Released):
+                work.set_unfit(worker_id, claim.step.queue)
+    if refused:
+        await work.report(worker_id, refused, None, request=None)
+    return ready
+
+
+def _unfit(claim: Claim) -> Outcome | None:
+    """Why a worker that knows handlers only cannot run this step."""
+    planned = claim.planned
+    why = None
+    if planned.has_pre:
+        why = "it has rules before its handler"
+    elif planned.definition.transactional:
+        why = "it is transactional, and needs the database"
+    return None if why is None else Released(reason=f"a remote worker of the plain protocol cannot run it: {why}")
+
+
+def _data(job: Job, inputs: Any, work: RemoteWork) -> dict[str, Any]:
+    details = job.details
+    job.opened = work.opened_value
+    woken = job.woken_by()
+    return {
+        "inputs": inputs,
+        "input": None if details is None else msgspec.Raw(details.input),
+        "business_key": None if details is None else details.business_key,
+        "correlation_id": None if details is None else details.correlation_id,
+        "woken_by": None
+        if woken is None
+        else {"timed_out": woken.timed_out, "id": woken.id, "name": woken.name, "payload": woken.payload},
+        "has_rules": job.claim.planned.has_rules,
+        "by_hand": job.claim.planned.by_hand,
+    }
+
+
+async def _checkpoints(work: RemoteWork, claim: Claim) -> dict[str, Any]:
+    """What earlier attempts of the step have recorded, by name."""
+    note = (await work.opened(claim)).note
+    return {} if note is None else {one.name: msgspec.Raw(one.value.encode()) for one in note.checkpoints}

@@ -15,14 +15,7 @@ from stepkeep.definition.bounds import MAX_ADDED, MAX_CALL_BYTES, MAX_WIDTH
 from stepkeep.definition.calls import WORDS
 from stepkeep.kernel.errors import InvalidInput
 from stepkeep.operations.answers import says
-from stepkeep.operations.remote_work import (
-    LARGEST,
-    LONGEST_WAIT_SECONDS,
-    MOST_AT_ONCE,
-    ClaimName,
-    Large,
-    Wanted,
-)
+from stepkeep.operations.remote_work import LARGEST, LONGEST_WAIT_SECONDS, MOST_AT_ONCE, ClaimName, Large, Wanted
 from stepkeep.operations.work_outcomes import KINDS
 from stepkeep.worker.payloads import Unstorable, encode
 
@@ -48,10 +41,7 @@ class Registration(Body, frozen=True):
     capacity: Annotated[int, Meta(ge=1, le=1_000_000, description="How many steps it runs at once.")] = 1
     capabilities: Annotated[
         tuple[str, ...],
-        Meta(
-            max_length=100,
-            description="What it can do; the owner needs the role `capability:NAME` for each.",
-        ),
+        Meta(max_length=100, description="What it can do; the owner needs the role `capability:NAME` for each."),
     ] = ()
 
 

@@ -19,7 +19,7 @@ from stepkeep.api.handwritten import Body, Routes
 from stepkeep.api.routing import service_of
 from stepkeep.api.stream import CHECK_SECONDS, EVENTS, HEARTBEAT_SECONDS, RETRY_MILLISECONDS, event_stream
 from stepkeep.api.work import ATTEMPT, WorkerId, work_of
-from stepkeep.engine import AsyncEngine
+from stepkeep.engine.groups import ActingEngine
 from stepkeep.kernel.errors import StepkeepError
 from stepkeep.operations.answers import says
 from stepkeep.operations.operation import RUN_ID
@@ -63,13 +63,13 @@ class EvidenceRequest(Body, frozen=True):
 
 
 @routes("GET /work/queues", "work.queues", "list_queues", "List the queues of the tenant")
-async def list_queues(request: Request, engine: AsyncEngine) -> Queues:
+async def list_queues(request: Request, engine: ActingEngine) -> Queues:
     known = await work_of(request, engine).queues()
     return Queues(tenant=engine.tenant, owner=engine.access.owner, queues=queues_of(known))
 
 
 @routes("GET /work/network", "work.network", "list_reachable", "What HTTP steps of the tenant may reach")
-async def list_reachable(request: Request, engine: AsyncEngine) -> Network:
+async def list_reachable(request: Request, engine: ActingEngine) -> Network:
     return Network(allow=await work_of(request, engine).network())
 
 
@@ -79,7 +79,7 @@ async def list_reachable(request: Request, engine: AsyncEngine) -> Network:
     "read_stored_definition",
     "One stored definition by its number",
 )
-async def read_stored_definition(request: Request, engine: AsyncEngine, definition_id: Number) -> StoredOne:
+async def read_stored_definition(request: Request, engine: ActingEngine, definition_id: Number) -> StoredOne:
     """`document` is the text that `digest` is over."""
     return stored(await work_of(request, engine).definition(definition_id))
 
@@ -91,7 +91,7 @@ async def read_stored_definition(request: Request, engine: AsyncEngine, definiti
     "Read data of runs of which the worker holds a step",
     example={"runs": [{"run_id": RUN_ID, "details": True}]},
 )
-async def read_inputs(request: Request, engine: AsyncEngine, worker_id: WorkerId, body: InputsRequest) -> RunData:
+async def read_inputs(request: Request, engine: ActingEngine, worker_id: WorkerId, body: InputsRequest) -> RunData:
     work = work_of(request, engine)
     details = await work.details(worker_id, [one.run_id for one in body.runs if one.details])
     wants = [(one.run_id, no) for one in body.runs for no in one.outputs]
@@ -115,7 +115,7 @@ async def read_inputs(request: Request, engine: AsyncEngine, worker_id: WorkerId
     "Keep evidence of attempts that the worker has ended",
     example={"evidence": [{**ATTEMPT, "evidence": {"log": ["INFO a"]}}]},
 )
-async def keep_evidence(request: Request, engine: AsyncEngine, worker_id: WorkerId, body: EvidenceRequest) -> Kept:
+async def keep_evidence(request: Request, engine: ActingEngine, worker_id: WorkerId, body: EvidenceRequest) -> Kept:
     found = [(one.run_id, one.no, one.fence, msgspec.json.encode(one.evidence)) for one in body.evidence]
     return Kept(kept=await work_of(request, engine).evidence(worker_id, found))
 
@@ -127,7 +127,7 @@ async def keep_evidence(request: Request, engine: AsyncEngine, worker_id: Worker
     "Follow what is ready, and what must stop",
     **EVENTS,
 )
-async def listen_for_work(request: Request, engine: AsyncEngine, worker_id: WorkerId) -> StreamingResponse:
+async def listen_for_work(request: Request, engine: ActingEngine, worker_id: WorkerId) -> StreamingResponse:
     """Events `notice` with `queues` (numbers; null: any) and `stopped` (runs; null: any). One may be lost: a worker
     also polls, and renews its leases."""
     work = work_of(request, engine)

@@ -1,12 +1,14 @@
-"""Arguments and options that several commands share, declared once so that they read the same everywhere."""
+"""Arguments and options: how they are declared, and those that several commands share, said once."""
 
 from __future__ import annotations
 
+import inspect
 import math
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, get_type_hints
 
 import typer
 
@@ -24,54 +26,93 @@ def finite(value: float | None) -> float | None:
     return value
 
 
-RunId = Annotated[
-    str, typer.Argument(metavar="RUN", help="The run's id, or enough of its beginning or end.", show_default=False)
-]
-Apps = Annotated[
-    list[str] | None,
-    typer.Option("--app", metavar="MODULE|FILE.py", help="Code with handlers to import; may be repeated."),
-]
+def opt(*said: str, **more: Any) -> Any:
+    """An option: its names, what stands for its value (flags and numbers have nothing), and its help.
+
+    `--limit` of a command that is an operation may say here what differs from the row: see `_extended`.
+    """
+    names = [one for one in said if one.startswith("-")]
+    *metavar, help_ = said[len(names) :]
+    return _extended(typer.Option, more, *names, metavar=metavar[0] if metavar else None, help=help_)
+
+
+def arg(metavar: str, help: str, **more: Any) -> Any:  # noqa: A002 - typer's own word
+    """An argument: what stands for it, and its help."""
+    return _extended(typer.Argument, more, metavar=metavar, help=help, show_default=False)
+
+
+def _extended(make: Callable[..., Any], more: dict[str, Any], *names: str, **given: Any) -> Any:
+    """With what counts where it belongs to an operation: `reads` makes a value of the text, `typed_as` is its name in
+    the signature, `by_default` and `kind` are its default and type where they are not those of the row; `is_run` is a
+    run, which a part of its id names. `bounds_of` names the operation and the argument whose bounds an option of
+    another command has."""
+    own: dict[str, Any] = {"reads": None, "typed_as": None, "kind": None, "is_run": False, "bounds_of": ""}
+    own["by_default"] = inspect.Parameter.empty
+    own = {name: more.pop(name, value) for name, value in own.items()}
+    made = make(*names, **{**given, **more})
+    vars(made).update(own)
+    return made
+
+
+def options_of(kind: Any) -> list[inspect.Parameter]:
+    """The options that the fields of a named tuple declare, as parameters of a command."""
+    named = inspect.Parameter.KEYWORD_ONLY
+    hints = get_type_hints(kind, include_extras=True)
+    defaults = kind._field_defaults
+    return [inspect.Parameter(one, named, default=defaults[one], annotation=hints[one]) for one in kind._fields]
+
+
+def by_name(parameter: inspect.Parameter) -> inspect.Parameter:
+    return parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+
+
+RUN = arg("RUN", "The run's id, or enough of its beginning or end.", typed_as="run", is_run=True)
+BY = opt("--by", "NAME", "Who asks for it; the user of this process by default.")
+RunId = Annotated[str, RUN]
+By = Annotated[str | None, BY]
+Apps = Annotated[list[str] | None, opt("--app", "MODULE|FILE.py", "Code with handlers to import; may be repeated.")]
 Elsewhere = Annotated[
     bool,
-    typer.Option(
+    opt(
         "--handlers-elsewhere",
-        help="The code of the handlers is not here: take the file as it is, without what decorators say.",
+        "The code of the handlers is not here: take the file as it is, without what decorators say.",
     ),
 ]
-Input = Annotated[
-    str | None,
-    typer.Option("--input", metavar="JSON|@FILE", help="The run's input; @- reads standard input."),
-]
-As = Annotated[
-    str | None,
-    typer.Option("--as", metavar="DIALECT", help="In the words of this dialect; `stepkeep dialects` lists them."),
-]
+Input = Annotated[str | None, opt("--input", "JSON|@FILE", "The run's input; @- reads standard input.")]
+As = Annotated[str | None, opt("--as", "DIALECT", "In the words of this dialect; `stepkeep dialects` lists them.")]
 WrittenAs = Annotated[
-    str | None,
-    typer.Option("--as", metavar="DIALECT", help="What the file is written in, where its content does not show it."),
+    str | None, opt("--as", "DIALECT", "What the file is written in, where its content does not show it.")
 ]
-By = Annotated[
-    str | None,
-    typer.Option("--by", metavar="NAME", help="Who asks for it; the user of this process by default."),
-]
-Capabilities = Annotated[
-    list[str] | None,
-    typer.Option("--capability", metavar="WORD", help="What this machine can do; may be repeated."),
-]
-ArchiveRoot = Annotated[
-    Path,
-    typer.Option("--archive-root", metavar="DIR", help="Archives that definitions declare stay below this folder."),
-]
-Concurrency = Annotated[int, typer.Option("--concurrency", min=1, max=10_000, help="How many steps run at once.")]
+Capabilities = Annotated[list[str] | None, opt("--capability", "WORD", "What this machine can do; may be repeated.")]
+ArchiveRoot = Annotated[Path, opt("--archive-root", "DIR", "Archives that definitions declare stay below this folder.")]
+Concurrency = Annotated[int, opt("--concurrency", "How many steps run at once.", min=1, max=10_000)]
 Threads = Annotated[
     int,
-    typer.Option(
+    opt(
         "--threads",
+        "How many of them may be other than `async def`: threads, processes, commands, HTTP calls.",
         min=1,
         max=10_000,
-        help="How many of them may be other than `async def`: threads, processes, commands, HTTP calls.",
     ),
 ]
+IdempotencyKey = Annotated[str | None, opt("--key", "KEY", "Idempotency key: the same key never makes a second run.")]
+
+
+OfWorkflow = Annotated[str | None, opt("--workflow", "NAME", "Only runs of this one.")]
+OfBusinessKey = Annotated[str | None, opt("--business-key", "KEY", "Only runs with this business key.")]
+OfCorrelationId = Annotated[str | None, opt("--correlation-id", "ID", "Only runs with this correlation id.")]
+
+
+def run_filter(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Which runs the options of a command choose, as the engine takes it."""
+    same = ("workflow", "business_key", "correlation_id", "error", "text")
+    return {
+        **{name: given[name] for name in same},
+        "state": given["state"] or None,
+        "labels": dict(label_of(one) for one in given["label"] or ()) or None,
+        "since": None if given["since"] is None else moment_of(given["since"], "--since"),
+        "until": None if given["until"] is None else moment_of(given["until"], "--until"),
+    }
 
 
 def label_of(text: str) -> tuple[str, str]:

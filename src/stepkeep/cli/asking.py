@@ -168,13 +168,19 @@ def tell(
         return tell(settings, lambda engine: engine.hooks.remove(name, by=by), lambda _: f"hook {name} is removed")
     """
     found = ask(settings, work, creates=creates)
+    said = () if settings.json else words(found)
+    failed = fails is not None and fails(found)
+    return told(settings, found if under is None else {under: found}, said, failed=failed)
+
+
+def told(settings: Settings, value: Any, words: Words, *, failed: object = False) -> int:
+    """Print what a command came to: with --json the value, else the words. The exit status is 1 if it `failed`."""
     if settings.json:
-        answer(found if under is None else {under: found})
+        answer(value)
     else:
-        said = words(found)
-        for line in (said,) if isinstance(said, str) else said or ():
+        for line in (words,) if isinstance(words, str) else words or ():
             say(line)
-    return FAILED if fails is not None and fails(found) else SUCCEEDED
+    return FAILED if failed else SUCCEEDED
 
 
 def of_run(text: str, work: Callable[[AsyncEngine, str], Awaitable[T]]) -> Callable[[AsyncEngine], Awaitable[T]]:

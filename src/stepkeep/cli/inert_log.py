@@ -2,17 +2,20 @@
 
 A record's message, arguments and exception may come from user code, which can break every part of them: nothing here
 raises, and no text of a record can look like another record. `worker` installs the handler on the root logger; every
-other command uses it for what the logging module would print by itself.
+other command uses it for what the logging module would print by itself. A process sends spans where the standard
+variables of OpenTelemetry name a collector; a host program sets up the SDK itself.
 """
 
 from __future__ import annotations
 
 import logging
+import os
 import sys
 import traceback
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
+from stepkeep.cli.printer import warn
 from stepkeep.edges.safe_text import exception_text, inert_line, type_name
 from stepkeep.edges.secret_values import KNOWN
 from stepkeep.kernel.errors import InvalidInput
@@ -81,6 +84,7 @@ FIELDS = {
 IN_MESSAGE = frozenset({"method", "route", "status", "duration_ms"})
 """Fields that the text of a line has already."""
 
+ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 LEVELS = ("debug", "info", "warning", "error")
 
 
@@ -140,3 +144,23 @@ def _message(record: logging.LogRecord) -> str:
     except BaseException as problem:  # noqa: BLE001 - arguments of a record are user code
         wording = record.msg if type(record.msg) is str else ""
         return f"(a message that cannot be formatted: {type_name(problem)}) {wording}"
+
+
+def install_tracing(service: str) -> None:
+    """Send spans to the collector that the environment names. `OTEL_SERVICE_NAME` replaces the name of the service."""
+    named = [name for name in ENDPOINTS if os.environ.get(name)]
+    if not named or os.environ.get("OTEL_SDK_DISABLED", "").lower() == "true":
+        return
+    try:
+        from opentelemetry import trace
+        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+        from opentelemetry.sdk.resources import Resource
+        from opentelemetry.sdk.trace import TracerProvider
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor
+    except ImportError:
+        warn(f"{named[0]} is set, but no spans are sent: pip install 'stepkeep[otel]'")
+        return
+    about = {} if os.environ.get("OTEL_SERVICE_NAME") else {"service.name": service}
+    provider = TracerProvider(resource=Resource.create(about))
+    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
+    trace.set_tracer_provider(provider)

@@ -8,79 +8,27 @@ from __future__ import annotations
 import copy
 import errno
 import functools
+import inspect
 import os
 import sys
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from importlib.metadata import entry_points
+from pkgutil import iter_modules
 from typing import Annotated
 
 import typer
 import typer.main
+from typer.models import CommandInfo
 
-from stepkeep.cli import light_help
-from stepkeep.cli.commands import (
-    approvals,
-    archive,
-    audit,
-    call,
-    certify,
-    check,
-    complete,
-    completion,
-    continuing,
-    db,
-    decide,
-    definitions,
-    demo,
-    dev,
-    dialects,
-    diff,
-    evidence,
-    explain,
-    hooks,
-    interventions,
-    jobs,
-    keys,
-    log,
-    mailbox,
-    mcp,
-    migrate,
-    network,
-    outbox,
-    pause,
-    policy,
-    profile,
-    prune,
-    quarantine,
-    rerun,
-    resources,
-    rollback,
-    run,
-    runs,
-    schemas,
-    send,
-    serve,
-    show,
-    simulate,
-    sinks,
-    slots,
-    start,
-    state,
-    status,
-    tenants,
-    triggers,
-    users,
-    wait,
-    worker,
-    workers,
-)
+from stepkeep.cli import commands
+from stepkeep.cli.command import GROUPS, program
+from stepkeep.cli.commands.tools import VARIABLE, answer_shells
 from stepkeep.cli.failures import Failure, failure_of
 from stepkeep.cli.inert_log import traceback_lines
-from stepkeep.cli.policies import with_policies
 from stepkeep.cli.printer import OutputFailed, answer, flush, say, warn
-from stepkeep.cli.settings import Needs, with_settings
 from stepkeep.cli.status import FAILED, READER_GONE
-from stepkeep.cli.streams import discard_output, prepare_streams
+from stepkeep.cli.streams import discard_output, prepare_help, prepare_streams
 from stepkeep.kernel.errors import DefinitionError
 
 app = typer.Typer(
@@ -92,6 +40,18 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 WORK, LOOK, PEOPLE, SYSTEM = "Run workflows", "Look", "Decide", "Operate"
+PLACES = (
+    (WORK, "run check simulate start publish withdraw restore rerun retry fork migrate demo"),
+    (LOOK, "runs show status wait explain certify evidence definitions diff dialects workers audit"),
+    (PEOPLE, "approvals approve reject request-changes escalate reassign annotate freeze decide complete token send"),
+    (PEOPLE, "emit cancel pause resume"),
+    (LOOK, "rollback-preview"),
+    (PEOPLE, "delegate"),
+    (SYSTEM, "worker serve dev mcp call archive prune quarantine completion"),
+    (SYSTEM, "users keys tenants hooks network slots resources jobs schemas policy mailbox sinks outbox triggers log"),
+    (SYSTEM, "state db profile"),
+)
+"""The commands and groups of commands, as the help shows them."""
 
 
 def _tell_version(wanted: bool) -> None:
@@ -111,75 +71,14 @@ def stepkeep(
     """Stepkeep, a durable workflow engine: plans of steps that are kept, retried, approved and undone."""
 
 
-app.command("run", rich_help_panel=WORK)(with_settings(with_policies(run.run)))
-app.command("check", rich_help_panel=WORK)(with_settings(check.check, Needs.NOTHING))
-app.command("simulate", rich_help_panel=WORK)(with_settings(simulate.simulate, Needs.NOTHING))
-app.command("start", rich_help_panel=WORK)(with_settings(start.start))
-app.command("publish", rich_help_panel=WORK)(with_settings(definitions.publish))
-app.command("withdraw", rich_help_panel=WORK)(with_settings(definitions.withdraw))
-app.command("restore", rich_help_panel=WORK)(with_settings(definitions.restore))
-app.command("rerun", rich_help_panel=WORK)(with_settings(with_policies(rerun.rerun)))
-app.command("retry", rich_help_panel=WORK)(with_settings(with_policies(continuing.retry)))
-app.command("fork", rich_help_panel=WORK)(with_settings(with_policies(continuing.fork)))
-app.command("migrate", rich_help_panel=WORK)(with_settings(migrate.migrate))
-app.command("demo", rich_help_panel=WORK)(with_settings(demo.demo, Needs.NOTHING))
-app.command("runs", rich_help_panel=LOOK)(with_settings(runs.runs))
-app.command("show", rich_help_panel=LOOK)(with_settings(show.show))
-app.command("status", rich_help_panel=LOOK)(with_settings(status.status))
-app.command("wait", rich_help_panel=LOOK)(with_settings(wait.wait))
-app.command("explain", rich_help_panel=LOOK)(with_settings(explain.explain))
-app.command("certify", rich_help_panel=LOOK)(with_settings(certify.certify))
-app.command("evidence", rich_help_panel=LOOK)(with_settings(evidence.evidence))
-app.command("definitions", rich_help_panel=LOOK)(with_settings(definitions.definitions))
-app.command("diff", rich_help_panel=LOOK)(with_settings(diff.diff))
-app.command("dialects", rich_help_panel=LOOK)(with_settings(dialects.dialects, Needs.NOTHING))
-app.command("workers", rich_help_panel=LOOK)(with_settings(workers.workers))
-app.command("audit", rich_help_panel=LOOK)(with_settings(audit.audit))
-app.command("approvals", rich_help_panel=PEOPLE)(with_settings(approvals.approvals))
-app.command("approve", rich_help_panel=PEOPLE)(with_settings(decide.approve))
-app.command("reject", rich_help_panel=PEOPLE)(with_settings(decide.reject))
-app.command("request-changes", rich_help_panel=PEOPLE)(with_settings(interventions.request_changes))
-app.command("escalate", rich_help_panel=PEOPLE)(with_settings(interventions.escalate))
-app.command("reassign", rich_help_panel=PEOPLE)(with_settings(interventions.reassign))
-app.command("annotate", rich_help_panel=PEOPLE)(with_settings(interventions.annotate))
-app.command("freeze", rich_help_panel=PEOPLE)(with_settings(interventions.freeze))
-app.command("decide", rich_help_panel=PEOPLE)(with_settings(decide.decide))
-app.command("complete", rich_help_panel=PEOPLE)(with_settings(complete.complete))
-app.command("token", rich_help_panel=PEOPLE)(with_settings(complete.token))
-app.command("send", rich_help_panel=PEOPLE)(with_settings(send.send))
-app.command("emit", rich_help_panel=PEOPLE)(with_settings(triggers.emit))
-app.command("cancel", rich_help_panel=PEOPLE)(with_settings(decide.cancel))
-app.command("pause", rich_help_panel=PEOPLE)(with_settings(pause.pause))
-app.command("resume", rich_help_panel=PEOPLE)(with_settings(pause.resume))
-app.command("rollback-preview", rich_help_panel=LOOK)(with_settings(rollback.rollback_preview))
-app.command("delegate", rich_help_panel=PEOPLE)(with_settings(users.delegate))
-app.command("worker", rich_help_panel=SYSTEM)(with_settings(with_policies(worker.worker)))
-app.command("serve", rich_help_panel=SYSTEM)(with_settings(serve.serve, Needs.DATABASE))
-app.command("dev", rich_help_panel=SYSTEM)(with_settings(with_policies(dev.dev), Needs.DATABASE))
-app.command("mcp", rich_help_panel=SYSTEM)(with_settings(mcp.mcp))
-app.command("call", rich_help_panel=SYSTEM)(with_settings(call.call))
-app.command("archive", rich_help_panel=SYSTEM)(with_settings(archive.archive, Needs.DATABASE))
-app.command("prune", rich_help_panel=SYSTEM)(with_settings(prune.prune, Needs.DATABASE))
-app.command("quarantine", rich_help_panel=SYSTEM)(with_settings(quarantine.quarantine))
-app.command("completion", rich_help_panel=SYSTEM)(with_settings(completion.completion, Needs.NOTHING))
-app.add_typer(users.app, name="users", rich_help_panel=SYSTEM)
-app.add_typer(keys.app, name="keys", rich_help_panel=SYSTEM)
-app.add_typer(tenants.app, name="tenants", rich_help_panel=SYSTEM)
-app.add_typer(hooks.app, name="hooks", rich_help_panel=SYSTEM)
-app.add_typer(network.app, name="network", rich_help_panel=SYSTEM)
-app.add_typer(slots.app, name="slots", rich_help_panel=SYSTEM)
-app.add_typer(resources.app, name="resources", rich_help_panel=SYSTEM)
-app.add_typer(jobs.app, name="jobs", rich_help_panel=SYSTEM)
-app.add_typer(schemas.app, name="schemas", rich_help_panel=SYSTEM)
-app.add_typer(policy.app, name="policy", rich_help_panel=SYSTEM)
-app.add_typer(mailbox.app, name="mailbox", rich_help_panel=SYSTEM)
-app.add_typer(sinks.app, name="sinks", rich_help_panel=SYSTEM)
-app.add_typer(outbox.app, name="outbox", rich_help_panel=SYSTEM)
-app.add_typer(triggers.app, name="triggers", rich_help_panel=SYSTEM)
-app.add_typer(log.app, name="log", rich_help_panel=SYSTEM)
-app.add_typer(state.app, name="state", rich_help_panel=SYSTEM)
-app.add_typer(db.app, name="db", rich_help_panel=SYSTEM)
-app.add_typer(profile.app, name="profile", rich_help_panel=SYSTEM)
+for _module in iter_modules(commands.__path__):
+    import_module(f"{commands.__name__}.{_module.name}")
+for _panel, _words in PLACES:
+    for _word in _words.split():
+        if _word in GROUPS:
+            app.add_typer(GROUPS[_word].app, name=_word, rich_help_panel=_panel)
+        else:
+            app.command(_word, rich_help_panel=_panel)(program.made[_word])
 
 # Other distributions add commands here; the laboratory does.
 for _extension in entry_points(group="stepkeep.commands"):
@@ -190,13 +89,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     prepare_streams()
-    if completion.VARIABLE in os.environ:
-        completion.prepare()
+    if VARIABLE in os.environ:
+        answer_shells()
     if not given or {"-h", "--help"} & set(given):
-        light_help.prepare()
+        prepare_help()
     try:
-        named = given[0] if given and completion.VARIABLE not in os.environ else ""
-        ended = _command_tree(named)(given, prog_name="stepkeep", standalone_mode=False, obj=arguments is None)
+        words = given if VARIABLE not in os.environ else _completed()
+        tree = _command_tree(*[one for one in words if not one.startswith("-")][:2])
+        ended = tree(given, prog_name="stepkeep", standalone_mode=False, obj=arguments is None)
         flush()
     except (SystemExit, KeyboardInterrupt):
         raise
@@ -208,16 +108,34 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 @functools.cache
-def _command_tree(named: str) -> Callable[..., object]:
-    """The commands, made once per process: only the named one where there is one, because making all takes longer than
-    most commands."""
-    commands = [one for one in app.registered_commands if one.name == named]
-    groups = [one for one in app.registered_groups if one.name == named]
-    if not commands and not groups:
-        return typer.main.get_command(app)
-    only = copy.copy(app)
-    only.registered_commands, only.registered_groups = commands, groups
-    return typer.main.get_command(only)
+def _command_tree(word: str = "", inner: str = "") -> Callable[..., object]:
+    """The commands, made once per process: in full only the named one. Of the others, only what the list shows: making
+    them takes longer than most commands, and loads the engine, whose rows have their bounds."""
+    tree = copy.copy(app)
+    tree.registered_commands = [one if one.name == word else _listed(one) for one in app.registered_commands]
+    tree.registered_groups = [copy.copy(one) for one in app.registered_groups]
+    for group in tree.registered_groups:
+        if (known := group.typer_instance) is not None:
+            group.typer_instance = copy.copy(known)
+            group.typer_instance.registered_commands = [
+                one if (group.name, one.name) == (word, inner) else _listed(one) for one in known.registered_commands
+            ]
+            group.typer_instance.registered_groups = known.registered_groups if group.name == word else []
+    return typer.main.get_command(tree)
+
+
+def _listed(command: CommandInfo) -> CommandInfo:
+    """A command that is only shown in a list."""
+    shown = copy.copy(command)
+    shown.help = command.help or inspect.getdoc(command.callback)
+    shown.callback = lambda: None
+    return shown
+
+
+def _completed() -> list[str]:
+    """The words of the line that a shell asks to complete."""
+    line = os.environ.get("_TYPER_COMPLETE_ARGS") or os.environ.get("COMP_WORDS", "")
+    return line.split()[1:]
 
 
 def _unwritten(error: BaseException) -> OutputFailed | None:

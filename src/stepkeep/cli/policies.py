@@ -12,8 +12,7 @@ import shlex
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any, Concatenate, NamedTuple, ParamSpec
 
-import typer
-
+from stepkeep.cli.arguments import by_name, opt, options_of
 from stepkeep.cli.settings import Settings
 from stepkeep.edges.own_process import protect_process
 from stepkeep.edges.redaction import secrets_of_url
@@ -34,146 +33,86 @@ _UNITS: dict[str, int] = {"": 1, "b": 1} | {
 }
 
 
-def _option(*names: str, metavar: str | None = None, help: str, **bounds: Any) -> Any:  # noqa: A002 - typer's own word
-    return typer.Option(*names, metavar=metavar, help=help, rich_help_panel=PANEL, **bounds)
+def _option(*said: str, **more: Any) -> Any:
+    return opt(*said, rich_help_panel=PANEL, **more)
 
 
 Words = list[str] | None
-OPTIONS: dict[str, tuple[Any, Any]] = {
-    "http_allow": (
-        Annotated[
-            Words,
-            _option(
-                "--http-allow",
-                metavar="HOST|NETWORK[:PORT]",
-                help="Let HTTP steps reach this host too, although it is not public; may be repeated.",
-            ),
-        ],
-        None,
-    ),
-    "http_allow_internal": (
-        Annotated[bool, _option("--http-allow-internal", help="Let HTTP steps reach every address.")],
-        False,
-    ),
-    "http_port": (
-        Annotated[
-            list[int] | None,
-            typer.Option(
-                "--http-port",
-                metavar="PORT",
-                min=1,
-                max=65535,
-                help="Let HTTP steps reach only these ports; may be repeated.",
-                rich_help_panel=PANEL,
-            ),
-        ],
-        None,
-    ),
-    "no_http": (Annotated[bool, _option("--no-http", help="Run no HTTP steps here.")], False),
-    "command_allow": (
-        Annotated[
-            Words,
-            _option("--command-allow", metavar="PROGRAM", help="Let commands run only these; may be repeated."),
-        ],
-        None,
-    ),
-    "command_env": (
-        Annotated[
-            Words,
-            _option("--command-env", metavar="NAME", help="Pass this variable on to commands, too; may be repeated."),
-        ],
-        None,
-    ),
-    "command_memory": (
-        Annotated[str | None, _option("--command-memory", metavar="SIZE", help="Address space of a command: 2GiB.")],
-        None,
-    ),
-    "commands_as": (
-        Annotated[
-            str | None,
-            _option("--commands-as", "--command-user", metavar="USER", help="Run commands as this user (name or uid)."),
-        ],
-        None,
-    ),
-    "command_private": (
-        Annotated[bool, _option("--command-private", help="Give each command an empty directory of its own.")],
-        False,
-    ),
-    "allow_commands": (
-        Annotated[
-            Words,
-            _option(
-                "--allow-commands",
-                metavar="TENANT",
-                help="Run commands of this tenant; needed on PostgreSQL and with --server; may be repeated.",
-            ),
-        ],
-        None,
-    ),
-    "no_commands": (Annotated[bool, _option("--no-commands", help="Run no commands here.")], False),
-    "process_memory_bytes": (
-        Annotated[
-            str | None, _option("--process-memory", metavar="SIZE", help="Address space of a handler's process: 2GiB.")
-        ],
-        None,
-    ),
-    "secrets_dir": (
-        Annotated[
-            str | None,
-            _option(
-                "--secrets-dir",
-                metavar="DIRECTORY",
-                envvar="STEPKEEP_SECRETS_DIR",
-                help="Read secrets from here: one file for each, with its name.",
-            ),
-        ],
-        None,
-    ),
-    "secrets_file": (
-        Annotated[
-            str | None,
-            _option(
-                "--secrets-file",
-                metavar="FILE",
-                envvar="STEPKEEP_SECRETS_FILE",
-                help="Read secrets from this file: lines NAME=value, or a JSON object.",
-            ),
-        ],
-        None,
-    ),
-    "secrets_command": (
-        Annotated[
-            str | None,
-            _option(
-                "--secrets-command",
-                metavar="COMMAND",
-                envvar="STEPKEEP_SECRETS_COMMAND",
-                help="Ask this program for secrets: called with a name, it prints the value.",
-            ),
-        ],
-        None,
-    ),
-}
 
 
 class Policies(NamedTuple):
     """The options as they were typed."""
 
-    http_allow: Words = None
-    http_allow_internal: bool = False
-    http_port: list[int] | None = None
-    no_http: bool = False
-    command_allow: Words = None
-    command_env: Words = None
-    command_memory: str | None = None
-    commands_as: str | None = None
-    command_private: bool = False
-    allow_commands: Words = None
-    no_commands: bool = False
-    process_memory_bytes: str | None = None
-    secrets_dir: str | None = None
-    secrets_file: str | None = None
-    secrets_command: str | None = None
+    http_allow: Annotated[
+        Words,
+        _option(
+            "--http-allow",
+            "HOST|NETWORK[:PORT]",
+            "Let HTTP steps reach this host too, although it is not public; may be repeated.",
+        ),
+    ] = None
+    http_allow_internal: Annotated[bool, _option("--http-allow-internal", "Let HTTP steps reach every address.")] = (
+        False
+    )
+    http_port: Annotated[
+        list[int] | None,
+        _option("--http-port", "PORT", "Let HTTP steps reach only these ports; may be repeated.", min=1, max=65535),
+    ] = None
+    no_http: Annotated[bool, _option("--no-http", "Run no HTTP steps here.")] = False
+    command_allow: Annotated[
+        Words, _option("--command-allow", "PROGRAM", "Let commands run only these; may be repeated.")
+    ] = None
+    command_env: Annotated[
+        Words, _option("--command-env", "NAME", "Pass this variable on to commands, too; may be repeated.")
+    ] = None
+    command_memory: Annotated[str | None, _option("--command-memory", "SIZE", "Address space of a command: 2GiB.")] = (
+        None
+    )
+    commands_as: Annotated[
+        str | None, _option("--commands-as", "--command-user", "USER", "Run commands as this user (name or uid).")
+    ] = None
+    command_private: Annotated[
+        bool, _option("--command-private", "Give each command an empty directory of its own.")
+    ] = False
+    allow_commands: Annotated[
+        Words,
+        _option(
+            "--allow-commands",
+            "TENANT",
+            "Run commands of this tenant; needed on PostgreSQL and with --server; may be repeated.",
+        ),
+    ] = None
+    no_commands: Annotated[bool, _option("--no-commands", "Run no commands here.")] = False
+    process_memory_bytes: Annotated[
+        str | None, _option("--process-memory", "SIZE", "Address space of a handler's process: 2GiB.")
+    ] = None
+    secrets_dir: Annotated[
+        str | None,
+        _option(
+            "--secrets-dir",
+            "DIRECTORY",
+            "Read secrets from here: one file for each, with its name.",
+            envvar="STEPKEEP_SECRETS_DIR",
+        ),
+    ] = None
+    secrets_file: Annotated[
+        str | None,
+        _option(
+            "--secrets-file",
+            "FILE",
+            "Read secrets from this file: lines NAME=value, or a JSON object.",
+            envvar="STEPKEEP_SECRETS_FILE",
+        ),
+    ] = None
+    secrets_command: Annotated[
+        str | None,
+        _option(
+            "--secrets-command",
+            "COMMAND",
+            "Ask this program for secrets: called with a name, it prints the value.",
+            envvar="STEPKEEP_SECRETS_COMMAND",
+        ),
+    ] = None
 
     def options(self) -> dict[str, Any]:
         """The same as engine values; raises InvalidInput."""
@@ -228,19 +167,14 @@ def with_policies(
     """Turn a function whose second parameter is Policies into one that has their options instead."""
 
     def command(settings: Settings, **given: Any) -> int:
-        policies = Policies(**{name: given.pop(name) for name in OPTIONS})
+        policies = Policies(**{name: given.pop(name) for name in Policies._fields})
         if settings.owns_process:
             protect_process(secrets_of_url(settings.db))
         return function(settings, policies, **given)  # type: ignore[call-arg]
 
     own = list(inspect.signature(function, eval_str=True).parameters.values())
-    kind = inspect.Parameter.KEYWORD_ONLY
-    added = [
-        inspect.Parameter(name, kind, default=default, annotation=annotation)
-        for name, (annotation, default) in OPTIONS.items()
-    ]
     shown: Any = command
-    shown.__signature__ = inspect.Signature([own[0], *(each.replace(kind=kind) for each in own[2:]), *added])
+    shown.__signature__ = inspect.Signature([own[0], *map(by_name, own[2:]), *options_of(Policies)])
     shown.__name__, shown.__doc__ = function.__name__, function.__doc__
     return shown  # type: ignore[no-any-return]
 

@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import TracebackType
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import TYPE_CHECKING, Self
 
 from stepkeep.cli.printer import OutputFailed, console, flush, say
 from stepkeep.cli.progress import MICROS, Progress, StepNow, Told, sleep_text
@@ -26,26 +26,8 @@ MOST_ACTIVE = 12
 WIDEST_NAME = 40
 
 
-class Screen(Protocol):
-    """A display for progress."""
-
-    def __enter__(self) -> Self: ...
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
-
-    def begin(self, title: str, progress: Progress, clock_offset: int) -> None:
-        """Show this run from now on; `clock_offset` is how far the database clock is ahead of ours (µs)."""
-        ...
-
-    def tell(self, told: Sequence[Told]) -> None: ...
-
-    def note(self, text: str) -> None: ...
-
-
-class Silence:
-    """For `--json`: shows nothing."""
+class Screen:
+    """A display for progress. This one shows nothing, as `--json` wants it."""
 
     def __enter__(self) -> Self:
         return self
@@ -56,16 +38,14 @@ class Silence:
         return None
 
     def begin(self, title: str, progress: Progress, clock_offset: int) -> None:
-        return None
+        """Show this run from now on; `clock_offset` is how far the database clock is ahead of ours (µs)."""
 
-    def tell(self, told: Sequence[Told]) -> None:
-        return None
+    def tell(self, told: Sequence[Told]) -> None: ...
 
-    def note(self, text: str) -> None:
-        return None
+    def note(self, text: str) -> None: ...
 
 
-class Lines(Silence):
+class Lines(Screen):
     """For logs and pipes: one plain line per event."""
 
     def begin(self, title: str, progress: Progress, clock_offset: int) -> None:
@@ -83,7 +63,7 @@ class Lines(Silence):
         flush()
 
 
-class Moving(Silence):
+class Moving(Screen):
     """For terminals: finished events scroll away, current steps stay below, with running clocks."""
 
     def __init__(self, screen: Console) -> None:
@@ -165,7 +145,7 @@ class Moving(Silence):
         return text
 
 
-class Unheard:
+class Unheard(Screen):
     """A screen that may lose its reader: from then on nothing is shown, and the work goes on.
 
     It is drawn from tasks and from signal handlers, where an error of the output would keep them from their work. The
@@ -173,7 +153,7 @@ class Unheard:
     """
 
     def __init__(self, screen: Screen) -> None:
-        self._screen: Screen = screen
+        self._screen = screen
 
     def __enter__(self) -> Self:
         with self._heard():
@@ -203,12 +183,12 @@ class Unheard:
         try:
             yield
         except OutputFailed:
-            self._screen = Silence()
+            self._screen = Screen()
 
 
 def screen_for(*, json: bool) -> Screen:
     """The screen that fits where the output goes."""
     if json:
-        return Silence()
+        return Screen()
     target = console()
     return Unheard(Moving(target) if target.is_terminal else Lines())

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Concatenate, NamedTuple, ParamSpec
 
 import typer
 
+from stepkeep.cli.arguments import by_name, opt, options_of
 from stepkeep.cli.profiles import Profile, complete_profile, find_profile
 from stepkeep.edges.own_process import variables
 from stepkeep.edges.redaction import database_url
@@ -22,67 +23,53 @@ P = ParamSpec("P")
 
 DEFAULT_DB = "sqlite:///.stepkeep/stepkeep.db"
 PANEL = "Everywhere"
-SHARED_OPTIONS = frozenset({"--db", "--server", "--profile", "--tenant", "--key-file", "--json", "--traceback"})
 WAYS = {"db": "STEPKEEP_DB", "server": "STEPKEEP_SERVER", "profile": "STEPKEEP_PROFILE"}
 """The options that say where runs are, one of which counts, and their variables."""
 
-Db = Annotated[
-    str,
-    typer.Option(
-        "--db",
-        envvar="STEPKEEP_DB",
-        metavar="URL",
-        help="The database: sqlite:///FILE or postgresql://…",
-        rich_help_panel=PANEL,
-    ),
-]
-Server = Annotated[
-    str | None,
-    typer.Option(
-        "--server",
-        envvar="STEPKEEP_SERVER",
-        metavar="URL",
-        help="A service in place of a database. It needs a key.",
-        rich_help_panel=PANEL,
-    ),
-]
-ProfileName = Annotated[
-    str | None,
-    typer.Option(
-        "--profile",
-        envvar="STEPKEEP_PROFILE",
-        metavar="NAME",
-        help="A service or database by its name in the file of profiles.",
-        autocompletion=complete_profile,
-        rich_help_panel=PANEL,
-    ),
-]
-Tenant = Annotated[
-    str,
-    typer.Option("--tenant", metavar="NAME", help="Whose runs these are.", rich_help_panel=PANEL),
-]
-KeyFile = Annotated[
-    str | None,
-    typer.Option(
-        "--key-file",
-        envvar="STEPKEEP_KEY_FILE",
-        metavar="FILE",
-        help="A file with an API key, whose owner acts (also: the key itself in STEPKEEP_KEY).",
-        rich_help_panel=PANEL,
-    ),
-]
-Json = Annotated[
-    bool,
-    typer.Option("--json", help="Answer with one JSON object on standard output.", rich_help_panel=PANEL),
-]
-Traceback = Annotated[
-    bool,
-    typer.Option(
-        "--traceback",
-        help="Show where an unexpected error came from (also: STEPKEEP_TRACEBACK=1).",
-        rich_help_panel=PANEL,
-    ),
-]
+
+def _option(*said: str, **more: Any) -> Any:
+    return opt(*said, rich_help_panel=PANEL, **more)
+
+
+class Shared(NamedTuple):
+    """The options as they were typed."""
+
+    db: Annotated[
+        str, _option("--db", "URL", "The database: sqlite:///FILE or postgresql://…", envvar="STEPKEEP_DB")
+    ] = DEFAULT_DB
+    server: Annotated[
+        str | None,
+        _option("--server", "URL", "A service in place of a database. It needs a key.", envvar="STEPKEEP_SERVER"),
+    ] = None
+    profile: Annotated[
+        str | None,
+        _option(
+            "--profile",
+            "NAME",
+            "A service or database by its name in the file of profiles.",
+            envvar="STEPKEEP_PROFILE",
+            autocompletion=complete_profile,
+        ),
+    ] = None
+    tenant: Annotated[str, _option("--tenant", "NAME", "Whose runs these are.")] = "default"
+    key_file: Annotated[
+        str | None,
+        _option(
+            "--key-file",
+            "FILE",
+            "A file with an API key, whose owner acts (also: the key itself in STEPKEEP_KEY).",
+            envvar="STEPKEEP_KEY_FILE",
+        ),
+    ] = None
+    json: Annotated[bool, _option("--json", "Answer with one JSON object on standard output.")] = False
+    traceback: Annotated[
+        bool,
+        _option("--traceback", "Show where an unexpected error came from (also: STEPKEEP_TRACEBACK=1)."),
+    ] = False
+    """`main` looks for it, so that it also works for what goes wrong before a command runs."""
+
+
+SHARED_OPTIONS = frozenset(f"--{name.replace('_', '-')}" for name in Shared._fields)
 
 
 class Needs(Enum):
@@ -139,25 +126,12 @@ def with_settings(function: Callable[Concatenate[Settings, P], int], needs: Need
     """Turn a function whose first parameter is Settings into one that has the shared options instead."""
 
     def command(**given: Any) -> int:
-        settings = _settings(given.pop("ctx"), given, needs)
-        # `main` looks for --traceback, so that it also works for what goes wrong before a command runs.
-        for name in ("db", "server", "profile", "tenant", "key_file", "json", "traceback"):
-            given.pop(name)
-        return function(settings, **given)  # type: ignore[call-arg]
+        shared = Shared(*(given.pop(name) for name in Shared._fields))
+        return function(_settings(given.pop("ctx"), shared, needs), **given)  # type: ignore[call-arg]
 
-    kind = inspect.Parameter.KEYWORD_ONLY
     own = list(inspect.signature(function, eval_str=True).parameters.values())[1:]
-    shared = [
-        inspect.Parameter("db", kind, default=DEFAULT_DB, annotation=Db),
-        inspect.Parameter("server", kind, default=None, annotation=Server),
-        inspect.Parameter("profile", kind, default=None, annotation=ProfileName),
-        inspect.Parameter("tenant", kind, default="default", annotation=Tenant),
-        inspect.Parameter("key_file", kind, default=None, annotation=KeyFile),
-        inspect.Parameter("json", kind, default=False, annotation=Json),
-        inspect.Parameter("traceback", kind, default=False, annotation=Traceback),
-    ]
     context = inspect.Parameter("ctx", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)
-    parameters = [context, *(parameter.replace(kind=kind) for parameter in own), *shared]
+    parameters = [context, *map(by_name, own), *options_of(Shared)]
     shown: Any = command
     shown.__signature__ = inspect.Signature(parameters)
     shown.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
@@ -165,7 +139,7 @@ def with_settings(function: Callable[Concatenate[Settings, P], int], needs: Need
     return shown  # type: ignore[no-any-return]
 
 
-def _settings(context: typer.Context, given: dict[str, Any], needs: Needs) -> Settings:
+def _settings(context: typer.Context, given: Shared, needs: Needs) -> Settings:
     """What the shared options come to: an option counts before a variable, and a variable before the profile in use."""
     source = {name: getattr(context.get_parameter_source(name), "name", "") for name in (*WAYS, "tenant", "key_file")}
     typed = frozenset(name for name, where in source.items() if where == "COMMANDLINE")
@@ -177,14 +151,14 @@ def _settings(context: typer.Context, given: dict[str, Any], needs: Needs) -> Se
         if len(named) > 1:
             context.fail(f"{WAYS[named[0]]} and {WAYS[named[1]]} both say where the runs are: unset one of them.")
     settings = Settings(
-        db=given["db"],
-        tenant=given["tenant"],
-        json=given["json"],
-        key_file=given["key_file"],
+        db=given.db,
+        tenant=given.tenant,
+        json=given.json,
+        key_file=given.key_file,
         owns_process=context.obj is True,
-        server=given["server"] if named == ["server"] else None,
+        server=given.server if named == ["server"] else None,
         typed=typed,
-        profile=given["profile"] if named == ["profile"] else None,
+        profile=given.profile if named == ["profile"] else None,
     )
     if settings.db.startswith(("http://", "https://")):
         raise InvalidInput("--db names a database. Name a service with --server URL.")

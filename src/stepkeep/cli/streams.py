@@ -1,4 +1,4 @@
-"""Prepares the process's streams before and after a command: closed ones, narrow encodings, interpreter hooks.
+"""Prepares the process for a command: closed streams, narrow encodings, hooks of the interpreter, a cheap help.
 
 `main` calls it. Output goes through `printer`; what the interpreter itself would print (warnings, errors of threads and
 of destructors) is sent there too, because its text may come from user code.
@@ -11,6 +11,7 @@ import sys
 import threading
 import warnings
 from contextlib import suppress
+from types import ModuleType
 from typing import Any
 
 from stepkeep.cli.inert_log import install_last_resort, traceback_lines
@@ -70,3 +71,28 @@ def _tell(error: BaseException | None, where: str) -> None:
 
 def _show_warning(message: Any, category: Any, filename: str, lineno: int, file: Any = None, line: Any = None) -> None:
     warn(f"{filename}:{lineno}: {category.__name__}: {message}")
+
+
+UNUSED = {"rich.markdown": "Markdown", "rich.traceback": "Traceback"}
+
+
+class _Unused:
+    """Stands for a class that the help of this program never uses."""
+
+    def __init__(self, *given: Any, **named: Any) -> None:
+        raise TypeError("help is written as plain text")
+
+
+def prepare_help() -> None:
+    """Import typer's help with empty modules in place of those that it does not need: rich's Markdown and Traceback
+    bring two parsers, and commands write plain text."""
+    absent = [name for name in UNUSED if name not in sys.modules]
+    for name in absent:
+        module = ModuleType(name)
+        setattr(module, UNUSED[name], _Unused)
+        sys.modules[name] = module
+    try:
+        import typer.rich_utils  # noqa: F401 - imported here, so that typer finds it
+    finally:
+        for name in absent:
+            del sys.modules[name]

@@ -10,8 +10,8 @@ import asyncio
 import contextlib
 import signal
 import time
-from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import AsyncIterator, Collection, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from stepkeep.cli.progress import Progress
 from stepkeep.cli.screens import Screen
@@ -78,15 +78,8 @@ async def work_on(
     )
     interrupted = asyncio.Event()
     with screen, _stopped_by_signals(worker, interrupted, screen):
-        follower = Follower(engine, run_id, plan, screen)
-        await follower.begin(resumed=resumed)
-        watching = asyncio.create_task(follower.go_on())
-        try:
+        async with Follower(engine, run_id, plan, screen).watching(resumed=resumed):
             await worker.run_until(own.is_over)
-        finally:
-            watching.cancel()
-            await asyncio.gather(watching, return_exceptions=True)
-        await follower.look()
     view = (await engine.show(run_id)).as_json()
     given = (engine.transactor, engine.tenant, run_id, view["run"]["output"])
     if not interrupted.is_set() and (following := await successor_of(*given, starts=True)) is not None:
@@ -238,7 +231,19 @@ class Follower:
         """The run's state, as far as the journal was read."""
         return self._progress.state
 
-    async def go_on(self) -> None:
+    @contextlib.asynccontextmanager
+    async def watching(self, *, resumed: bool) -> AsyncIterator[Self]:
+        """Show what happens meanwhile."""
+        await self.begin(resumed=resumed)
+        going_on = asyncio.create_task(self._go_on())
+        try:
+            yield self
+        finally:
+            going_on.cancel()
+            await asyncio.gather(going_on, return_exceptions=True)
+        await self.look()
+
+    async def _go_on(self) -> None:
         while True:
             # The worker reports an outage; here it only means that there is nothing new to show.
             with contextlib.suppress(StoreError):

@@ -27,13 +27,8 @@ from stepkeep.edges.input_files import read_input
 from stepkeep.edges.own_process import variables
 from stepkeep.engine.arguments import looks_like_a_file
 from stepkeep.engine.base import AsyncBase
-from stepkeep.engine.groups import AsyncGroups
-from stepkeep.engine.messages import AsyncMessages
-from stepkeep.engine.policies import AsyncPolicies
-from stepkeep.engine.quarantine import AsyncQuarantine
+from stepkeep.engine.groups import AsyncOperations
 from stepkeep.engine.result import Result, settled_states
-from stepkeep.engine.run_actions import AsyncRunActions
-from stepkeep.engine.starting import AsyncStarting
 from stepkeep.kernel.definition import Definition
 from stepkeep.kernel.errors import ConnectionLost, InvalidInput, NotAllowed, Problem, StoreUnavailable, Unreachable
 from stepkeep.kernel.states import RunState
@@ -82,7 +77,7 @@ class WrittenWorkflow(msgspec.Struct, frozen=True):
 
 
 @at_a_service
-class AsyncClient(AsyncStarting, AsyncMessages, AsyncRunActions, AsyncPolicies, AsyncQuarantine, AsyncGroups):
+class AsyncClient(AsyncOperations):
     """A service and everything one can do with it. The tenant and the actor are those of the key.
 
     Operations with a row are those of the engine, sent to the service. What else an engine has is written here, or

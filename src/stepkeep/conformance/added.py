@@ -31,8 +31,6 @@ class Additions:
         self._contract = contract
         self._lists: dict[int, Told] = {}
         self._names: set[tuple[int, str]] = set()
-        self._counts: dict[int, list[int]] = {}
-        """How many steps each owner was given, and how many of them are planned."""
 
     def are_of(self, place: Place) -> bool:
         """Whether a handler added this step."""
@@ -40,24 +38,6 @@ class Additions:
             return False
         rule = self._contract.places[place.owner].rule
         return rule is not None and rule.is_then
-
-    def hear(self, asked: Mapping[str, Any]) -> None:
-        """A cause tells of lists, whose steps follow in the same entry."""
-        grown = asked.get("plan_grown")
-        for name in grown if isinstance(grown, dict) else ():
-            number = self._contract.numbers.get(name)
-            if number is not None:
-                self._counts.setdefault(number, [0, 0])[0] += len(calls_in(name, asked))
-
-    def owner_succeeds(self, place: Place, calls: int | None = None) -> Iterator[Problem]:
-        """A step succeeds after all steps that were added to it. A dialect may hide where each list belongs.
-
-        `calls` is how many calls of a flow are planned.
-        """
-        given, planned = self._counts.get(place.no, (0, 0))
-        planned = planned if calls is None else calls
-        if given != planned:
-            yield Code.DEFINITION, f"it was given {given} steps, and {planned} are planned"
 
     def plan(self, place: Place, asked: Mapping[str, Any]) -> Iterator[Problem]:
         """A step is planned: its cause says what it is, and what it waits for."""
@@ -68,7 +48,6 @@ class Additions:
         if told is None or told.calls != calls:
             told = self._lists[place.owner] = Told(calls, place.index)
         told.planned += 1
-        self._counts.setdefault(place.owner, [0, 0])[1] += 1
         at = place.index - told.first
         call = calls[at] if 0 <= at < len(calls) else None
         rule, after = rule_of(call), [_edges(one, len(calls)) for one in calls]

@@ -87,11 +87,6 @@ class Adoption:
         self.deadlines: Mapping[str, int] = known.get("deadlines", {}) if is_migrated else {}
         """When waits and gates end that were open in the run before it."""
 
-    @property
-    def is_used(self) -> bool:
-        """Whether the run has adopted a step."""
-        return self._taken > 0
-
     def take(self, line: Line, *, has_elements: bool) -> Iterator[Problem]:
         """Check the line of an adopted step against what the creation of the run says."""
         item = self._by_name.get(line.step or "")

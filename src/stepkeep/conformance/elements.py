@@ -35,7 +35,6 @@ class Owner:
         self.deadline = None if rule.deadline is None else at + rule.deadline
         self.stopped_at: int | None = None
         self.goes_on_at: int | None = None
-        self.is_count_known = True
 
     @property
     def tolerated(self) -> int:
@@ -58,7 +57,7 @@ class Owner:
     @property
     def is_done(self) -> bool:
         """Whether no element is left that could still settle."""
-        if self.rule.kind == "map" and self.stopped_at is None and self.is_count_known:
+        if self.rule.kind == "map" and self.stopped_at is None:
             return self.settled == self.count
         return self.settled == self.planned
 
@@ -104,15 +103,6 @@ class Elements:
                 yield Code.CAUSE, f"its cause must say which case it takes, 0 to {rule.max - 1}: plan_grown.case"
                 owner.case = None
         self.due.add(place.no)
-
-    def begin_unseen(self, place: Place, line: Line, asked: Mapping[str, Any]) -> None:
-        """The first element is planned in a dialect that does not show that its owner began."""
-        if place.owner is None or place.owner in self.owners:
-            return
-        if list(self.opened(self._contract.places[place.owner], line, asked)):
-            # Its cause is on a line that the dialect hides: it may have as many elements as the definition allows.
-            owner = self.owners[place.owner]
-            owner.count, owner.is_count_known = owner.rule.max, False
 
     def plan(self, place: Place, line: Line) -> Iterator[Problem]:
         """An element is planned."""
@@ -181,9 +171,9 @@ class Elements:
             return
         self.due.discard(place.no)
         if line.trigger in ("children_succeeded", "rules_passed"):
-            if not owner.is_done or (owner.is_count_known and owner.settled < min(owner.count, 1)):
+            if not owner.is_done or owner.settled < min(owner.count, 1):
                 yield Code.OUTCOME, f"it succeeds, but {owner.planned - owner.settled} of its elements have not settled"
-            if owner.failed > owner.tolerated and owner.is_count_known:
+            if owner.failed > owner.tolerated:
                 said = f"{owner.failed} of its elements failed, and the definition tolerates {owner.tolerated}"
                 yield Code.POLICY, f"it succeeds, but {said}"
         elif line.trigger.startswith("children_failed"):

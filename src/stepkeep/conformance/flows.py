@@ -43,8 +43,6 @@ class Flow:
         self.deadline: int | None = None
         self.must_go_on = False
         """Whether a call has settled while the flow was suspended, and nothing has woken it since."""
-        self.entry = (0, 0)
-        """The last entry in which a call was planned, and the place of its first call."""
         self.continues: int | None = None
         """The place of the call by which it continues as new."""
         self.successor: str | None = None
@@ -52,10 +50,10 @@ class Flow:
 
 
 class Flows:
-    """The flows of one run, by number. `derives`: a dialect's log hides hops of the flow itself."""
+    """The flows of one run, by number."""
 
-    def __init__(self, contract: Contract, *, derives: bool) -> None:
-        self._contract, self._derives = contract, derives
+    def __init__(self, contract: Contract) -> None:
+        self._contract = contract
         self.flows = {
             no: Flow()
             for no, place in contract.places.items()
@@ -78,9 +76,9 @@ class Flows:
             flow.settled_at_claim = flow.settled
         elif line.trigger == "children_started":
             yield from self._suspended(place, flow, line, asked)
-        elif line.trigger == "children_settled" and not self._derives and flow.settled <= flow.settled_at_claim:
+        elif line.trigger == "children_settled" and flow.settled <= flow.settled_at_claim:
             yield Code.CAUSE, "it goes on, but none of its calls has settled since it was claimed"
-        elif line.trigger == ("rules_passed" if self._derives else "completed") and flow.settled < flow.planned:
+        elif line.trigger == "completed" and flow.settled < flow.planned:
             yield Code.OUTCOME, f"it returns, but {flow.planned - flow.settled} of its calls have not settled"
         elif line.trigger.startswith("deadline_") and line.source == "awaiting_children":
             yield from self._late(flow, line)
@@ -93,8 +91,7 @@ class Flows:
         self.due.add(place.no)
 
     def _begin(self, place: Place, flow: Flow, line: Line) -> None:
-        """The first suspension begins the time of the calls. It makes a call, so that a dialect that hides it shows
-        its moment."""
+        """The first suspension begins the time of the calls."""
         rule = None if place.rule is None else place.rule.growth
         if rule is not None and rule.deadline is not None and flow.deadline is None:
             flow.deadline = line.at + rule.deadline
@@ -109,14 +106,12 @@ class Flows:
         assert place.owner is not None
         flow, owner = self.flows[place.owner], self._contract.places[place.owner]
         growth = None if owner.rule is None else owner.rule.growth
-        self._begin(owner, flow, line)
         if place.index != flow.planned:
             yield Code.CREATION, f"it is planned where {flow.planned} is next by the order of calls"
         if growth is not None and flow.planned >= growth.max:
             yield Code.POLICY, f"it is planned, but the definition allows {growth.max} calls"
         told = calls_in(owner.name, asked)
-        first = flow.recorded - len(told) if not self._derives else self._first(flow, line, place)
-        at = (place.index or 0) - first
+        at = (place.index or 0) - flow.recorded + len(told)
         rule = rule_of(told[at]) if 0 <= at < len(told) else None
         if rule is None:
             yield Code.CAUSE, "it is planned, but its cause does not say what was called: metadata.detail.plan_grown"
@@ -132,7 +127,7 @@ class Flows:
         if call.get("kind") != CONTINUE:
             return
         flow.continues, own = place.index, self._contract.document
-        if not self._derives and flow.settled < flow.planned:
+        if flow.settled < flow.planned:
             yield Code.CHAIN, f"the flow continues as new, and {flow.planned - flow.settled} of its calls are under way"
         if self._contract.size > 1:
             yield Code.CHAIN, f"the flow continues as new, and is one of {self._contract.size} steps"
@@ -151,16 +146,10 @@ class Flows:
             flow.successor = successor_id(line.at, line.tenant, line.owner, line.no, line.seq)
             return
         # The output of the flow itself may be sealed; the certificate compares it.
-        expected = None if flow.successor is None or self._derives else digest_of_named("run_id", flow.successor)
+        expected = None if flow.successor is None else digest_of_named("run_id", flow.successor)
         if line.trigger == "rules_passed" and expected not in (None, line.digest):
             said = f"metadata.digest is {line.digest}, which is not that of run {flow.successor}"
             yield Code.CHAIN, f"{said}: the id of a successor follows from the run and the call"
-
-    def _first(self, flow: Flow, line: Line, place: Place) -> int:
-        """The place of the first call of this entry, where a dialect hides that the flow was suspended."""
-        if flow.entry[0] != line.seq:
-            flow.entry = (line.seq, place.index or 0)
-        return flow.entry[1]
 
     def ended(self, place: Place, states: Mapping[int, Any]) -> None:
         """A call has settled."""

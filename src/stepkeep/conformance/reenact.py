@@ -118,9 +118,6 @@ LOST_OR_NOT = frozenset(
 """Triggers after which it is known whether the next claim follows a lost lease."""
 
 STOPS = frozenset({"step_failed", "steps_failed", "rules_failed", "timed_out", "undo_requested"})
-FAILED_BY = {word: word for word in ("rejected", "deadline_passed", "operator_failed")}
-"""Ends of a step that are the ground of its run's stop; any other failure is a failed step."""
-
 BLAMING = ("step_failed", "rules_failed")
 """Triggers of the run that name a step as their reason."""
 
@@ -131,16 +128,11 @@ HARD_ENDS = frozenset({"rejected", "rejected_tolerated", "deadline_passed", "dea
 class Reenactment:
     """One run and what its definition makes necessary next."""
 
-    def __init__(self, contract: Contract, steps: Mapping[int, Step], *, derives: bool = False) -> None:
-        self.contract, self.steps, self._derives = contract.for_run(), steps, derives
-        self.is_stop_unseen = self.are_hooks_unseen = self.may_fail_unseen = False
-        self.final: frozenset[int] = frozenset()
-        """Steps that the dialect tells in the state of the run. No line shows them, and they may fail the run."""
+    def __init__(self, contract: Contract, steps: Mapping[int, Step]) -> None:
+        self.contract, self.steps = contract.for_run(), steps
         self.unmet = {no: place.needs for no, place in contract.places.items() if place.phase == "main"}
         self.to_open: dict[int, int | None] = {}
         self.to_skip: dict[int, int] = {}
-        self.left_open: set[int] = set()
-        """Steps with a child that were in flight when the run stopped, where a dialect hides that they opened."""
         self.hooks: list[int] = []
         self.must_stop: int | None = None
         self.must_cancel = False
@@ -157,8 +149,8 @@ class Reenactment:
         self.stopped_by = self.cancelled_by = (0, "", "")
         self.blamed: int | None = None
         self.cause: str | None = None
-        self.policy = self.ground = ""
-        self.is_partial = self.may_be_partial = self.has_hook_failed = False
+        self.policy = ""
+        self.is_partial = self.has_hook_failed = False
         self.category: str | None = None
         self.error: str | None = None
         self.arrived: Counter[str] = Counter()
@@ -167,12 +159,12 @@ class Reenactment:
         self.people = People(self.contract)
         self.format = JOURNAL_FORMAT
         self.elements = Elements(contract)
-        self.flows = Flows(self.contract, derives=derives)
-        self.resources = Resources(derives=derives)
+        self.flows = Flows(self.contract)
+        self.resources = Resources()
         self.additions = Additions(self.contract)
         self.verdicts: Mapping[str, Any] = {}
         self.held: set[str] = set()
-        """Steps that a policy held, also where a dialect hides the hold."""
+        """Steps that a policy held."""
         self.denied: set[str] = set()
         """Steps that a policy denies in this entry, and that have not moved in it."""
         self.adoption = Adoption(None)
@@ -181,9 +173,6 @@ class Reenactment:
     # -- causes ------------------------------------------------------------------------------------------------------
     def hear(self, line: Line, say: Say) -> None:
         """Read the cause of a line: its detail belongs to every hop that it leads to."""
-        if self._derives:
-            self._hear_part(line, say)
-            return
         if (line.seq, line.by) == self._cause:
             return
         self._cause = line.seq, line.by
@@ -228,7 +217,7 @@ class Reenactment:
         if not self.awaits_slot:
             said = "it has one already" if self.is_granted else "its creation does not say that it waits for one"
             say(Code.CAUSE, f"the run is granted a slot, but {said}")
-        elif self.started_at is None and not self._derives:
+        elif self.started_at is None:
             say(Code.CAUSE, "the run is granted a slot before it was started")
         self.grant(line.at)
 
@@ -250,7 +239,6 @@ class Reenactment:
             say(Code.CAUSE, "a refused act moves nothing, and this one does")
 
     def _note_start(self, line: Line, say: Say) -> None:
-        """A dialect that shows no created run has the moment on the first step's line."""
         before = self.asked.get("asked_before")
         if line.event == "run_started":
             self._check_requesters(line, before, say)
@@ -278,27 +266,6 @@ class Reenactment:
             why = "the run was asked for by them" if expected else "its actor had asked for the run"
             say(Code.CAUSE, f"the run: {wrong_field('detail.asked_before', before, expected, why)}")
 
-    def _hear_part(self, line: Line, say: Say) -> None:
-        """The same for a dialect's line, which does not number its causes: a report is about one step."""
-        known = (line.seq, line.event, line.actor)
-        if line.detail is not None:
-            self.asked = self.verdicts = json.loads(line.detail)
-            self.additions.hear(self.verdicts)
-            self._note_holds()
-            self._note_start(line, say)
-            self._check_asked(line, say)
-        elif self._cause[:3] != known:
-            self.asked = self.verdicts = {}
-            if line.event == "run_created":
-                self.format = 1
-            if line.event == "run_started":
-                self._check_requesters(line, None, say)
-        elif line.event in ("step_reported", "step_claimed") and self._cause[3] not in (-1, line.no):
-            self.asked = {}
-        if line.event == "slot_granted" and self._cause[:3] != known:
-            self._check_grant(line, say)
-        self._cause = (*known, line.no)
-
     def _check_refusals(self, say: Say) -> None:
         """Only a step with a filter, or one that takes several messages, refuses a message that it waits for."""
         filters = {
@@ -306,7 +273,7 @@ class Reenactment:
             for place in (*self.contract.places.values(), *self.contract.places.calls.values())
             if place.rule is not None and place.rule.wait is not None and _may_refuse(place.rule.wait)
         }
-        filters |= {step.name for step in self.steps.values() if step.may_refuse or self._derives}
+        filters |= {step.name for step in self.steps.values() if step.may_refuse}
         refused = self.asked.get("refused_by", ())
         for name in refused if isinstance(refused, list) else ():
             if name not in filters:
@@ -343,7 +310,7 @@ class Reenactment:
             effect = verdict.get("effect") if isinstance(verdict, dict) else None
             if effect == "hold":
                 self.held.add(name)
-            elif effect == "deny" and not self._derives:
+            elif effect == "deny":
                 self.denied.add(name)
 
     # -- steps -------------------------------------------------------------------------------------------------------
@@ -372,9 +339,8 @@ class Reenactment:
         step.was_held = place.name in self.held
         if line.trigger == "held":
             step.terms, step.permit = gate_rule(terms_of(verdict)), None if verdict is None else permit_of(verdict)
-        is_stopping = run_state == "stopping" or (None if self._derives and line.event == "cancel_requested" else False)
         kept = self.adoption.deadlines.get(place.name)
-        hop = Hop(line, step, place, self.contract, self.asked, verdict, is_stopping, kept, self.format)
+        hop = Hop(line, step, place, self.contract, self.asked, verdict, run_state == "stopping", kept, self.format)
         for problem in check_enabled(hop):
             tell(*problem)
         if line.trigger == "planned":
@@ -407,12 +373,11 @@ class Reenactment:
         self._remember(step, place, line, run_state)
 
     def _follow_gate(self, step: Step, place: Place, line: Line) -> None:
-        """A dialect's log hides what happens to an open gate, so that its decisions and its level are unknown."""
         gate = step.terms or place.gate
         if gate is None:
             return
         if line.trigger in ("gate_opened", "held"):
-            step.ballots, step.level, step.named = (None if self._derives else []), 0, ()
+            step.ballots, step.level, step.named = [], 0, ()
             step.gate_due_at = None if gate.deadline is None else line.at + gate.deadline
             kept = self.adoption.deadlines.get(place.name)
             if kept is not None and line.seq == 1 and step.gate_due_at is not None:
@@ -436,15 +401,11 @@ class Reenactment:
         """What a hop of an owner says about its elements."""
         yield from self.flows.moved(place, line, self.verdicts)
         yield from self.flows.called(place, line)
-        if self._derives and line.trigger == "rules_passed" and place.rule is not None and place.phase == "main":
-            flow = self.flows.flows.get(place.no)
-            if flow is not None or place.rule.is_then:
-                yield from self.additions.owner_succeeds(place, None if flow is None else flow.planned)
         if place.rule is None or not (place.rule.owns or place.rule.is_then) or place.phase != "main":
             return
         if line.trigger == "children_started":
             yield from self.elements.opened(place, line, self.verdicts)
-        elif line.source == "awaiting_children" or (line.trigger == "rules_passed" and self._derives):
+        elif line.source == "awaiting_children":
             yield from self.elements.owner_ends(place, line) if line.trigger != "cancelled" else ()
 
     def _plan(self, place: Place, line: Line, tell: Say) -> None:
@@ -453,8 +414,6 @@ class Reenactment:
                 tell(*problem)
             self.to_open[place.no] = place.owner
         elif place.owner is not None and place.phase == "main":
-            if self._derives:
-                self.elements.begin_unseen(place, line, self.verdicts)
             for problem in self.elements.plan(place, line):
                 tell(*problem)
             needs = 0
@@ -506,10 +465,9 @@ class Reenactment:
         name = wait.event if wait is not None else step.waits_for
         told = self.asked.get("name", name) if line.event == "message_arrived" else name
         if name is not None and told != name and step.moved_in not in (None, line.seq):
-            # A wait that opens takes a message that came before: the entry is about what opened it. A dialect may hide
-            # that opening.
+            # A wait that opens takes a message that came before: the entry is about what opened it.
             tell(Code.CAUSE, wrong_field("detail.name", told, name, "its wait ends by that message"))
-        if name is None or self._derives:
+        if name is None:
             return
         needed = step.count if wait is None else wait.count or 1
         if not self.arrived[name]:
@@ -521,7 +479,7 @@ class Reenactment:
 
     def _fail(self, place: Place, line: Line, run_state: str, tell: Say) -> None:
         """A step that holds when no attempt is left fails only in a stopping run, or as its handler says."""
-        goes_on = run_state != "stopping" and not self._derives
+        goes_on = run_state != "stopping"
         # A wait that is impossible, as each is in an undo, is a failure without another attempt.
         is_final = self.asked.get("final") is True or "waits_for" in self.asked
         if place.is_held and line.source == "running" and goes_on and not is_final:
@@ -539,7 +497,7 @@ class Reenactment:
                 self.to_open.pop(place.no, None)
             return is_ended
         grace = self.contract.document.grace
-        # A child run of an element is in flight like an attempt. A dialect may hide that it began.
+        # A child run of an element is in flight like an attempt.
         has_child = place.awaits_child and line.source == "awaiting_children"
         if has_child and line.event not in ("child_ended", "time_came"):
             tell(Code.CAUSE, wrong_field("event", line.event, "child_ended or time_came", "its child is in flight"))
@@ -554,9 +512,7 @@ class Reenactment:
         if self._is_cancelled_by_owner(place, step, line, run_state, tell):
             return
         # A stop cancels nothing that is in flight; the end of a child may come in the same entry.
-        # A dialect hides that a policy held the step before its child: then the step names what stopped the run.
-        is_held = self._derives and step.was_held and line.of is not None
-        in_flight = step.leased or (line.source == "awaiting_children" and place.awaits_child and not is_held)
+        in_flight = step.leased or (line.source == "awaiting_children" and place.awaits_child)
         now_stopping = self.stopped_in == line.seq and not in_flight
         if now_stopping:
             self._check_together(line, self.stopped_by, tell)
@@ -738,9 +694,7 @@ class Reenactment:
         elif line.trigger in ("undone", "undo_failed"):
             if self.hooks and not (document.hook_failure == "stop" and self.has_hook_failed):
                 say(Code.UNDO, f"the rollback ends, but {quoted(self._name(self.hooks[0]))} has not run")
-            if (self.are_hooks_unseen or self.may_be_partial) and not self.is_partial:
-                pass
-            elif (line.trigger == "undo_failed") != self.is_partial:
+            if (line.trigger == "undo_failed") != self.is_partial:
                 expected = "undo_failed" if self.is_partial else "undone"
                 say(Code.UNDO, f"the run: trigger is {quoted(line.trigger)}, expected {quoted(expected)}")
         elif line.trigger == "rules_passed" and document.rules:
@@ -766,8 +720,7 @@ class Reenactment:
             say(Code.TIMER, f"the run starts at {line.at}, before its moment {due}")
 
     def begin(self, at: int | None) -> None:
-        """The run starts: its first steps open, unless it waits for a slot. The time is unknown where a dialect hides
-        the start, which then shows after the slot that opened them."""
+        """The run starts: its first steps open, unless it waits for a slot."""
         self.started_at = at
         if not self.awaits_slot and not self.is_granted:
             self._open_first(at)
@@ -783,17 +736,8 @@ class Reenactment:
         for step in adopted:
             self._tell_dependents(self.contract.places[step.no], step, step.state, at or 0)
 
-    def is_final(self, name: str | None) -> bool:
-        return self.contract.numbers.get(name or "", -1) in self.final
-
-    def stop_unseen(self) -> None:
-        """The run stops for a reason that its log does not show."""
-        self.is_stop_unseen = True
-        self._open_no_more()
-
     def _open_no_more(self) -> None:
         """The run stops: what has not opened never will. A child that has begun is in flight."""
-        self.left_open |= {no for no in self.to_open if self.contract.places[no].awaits_child}
         self.to_open.clear()
         self.to_skip.clear()
 
@@ -810,7 +754,6 @@ class Reenactment:
                 self._blame(failed.category, failed.error)
         else:
             self.policy = document.on_failure
-        self.ground = self._ground_of(line, of)
         if line.trigger == "steps_failed" and not self.tolerated_failures:
             say(Code.POLICY, "the run stops because steps failed, but none failed under 'continue'")
         if line.trigger == "timed_out":
@@ -826,30 +769,13 @@ class Reenactment:
         self.stopped_by = line.seq, line.event, line.actor
         self._open_no_more()
 
-    def _ground_of(self, line: Line, of: int | None) -> str:
-        """Why the run stops, as the later lines of a dialect name it."""
-        failed = self.steps.get(-1 if of is None else of)
-        if line.trigger != "step_failed" or failed is None:
-            return line.trigger
-        return FAILED_BY.get(failed.ended_as, line.trigger) + ("+compensate" if self.policy == "compensate" else "")
-
-    def failed_steps(self) -> list[Step]:
-        """The steps that failed, apart from hooks."""
-        return [step for step in self.steps.values() if step.state == "failed" and step.phase != "undo"]
-
-    @property
-    def timed_from(self) -> int | None:
-        """From when the timeout of the run counts."""
-        began = self.adoption.began_at
-        if began is None or self.started_at is None:
-            return self.started_at
-        return min(began, self.started_at)
-
     @property
     def _limit_at(self) -> int | None:
         """When the timeout of the run ends, if it has one and the log shows its start."""
-        timeout, began = self.contract.document.timeout, self.timed_from
-        return None if timeout is None or began is None else began + timeout
+        timeout, began = self.contract.document.timeout, self.started_at
+        if timeout is None or began is None:
+            return None
+        return min(began, began if self.adoption.began_at is None else self.adoption.began_at) + timeout
 
     def _check_timeout(self, line: Line, say: Say) -> None:
         limit = self._limit_at
@@ -861,9 +787,7 @@ class Reenactment:
     def _end_stopping(self, line: Line, say: Say) -> None:
         hooks = self._to_undo()
         expected = "undo_started" if hooks else "stopped_cancelled" if self.cause == "cancel" else "stopped_failed"
-        if self.is_stop_unseen:
-            self.is_partial = False
-        elif line.trigger != expected:
+        if line.trigger != expected:
             why = f"{len(hooks)} steps are to be undone" if hooks else f"nothing is to be undone after a {self.cause}"
             say(Code.POLICY, f"the run: trigger is {quoted(line.trigger)}, expected {quoted(expected)}: {why}")
         self.hooks = hooks
@@ -888,7 +812,6 @@ class Reenactment:
             if step.state != "succeeded" and not is_owned and not (ran and rule.compensate_when == "attempted"):
                 if rule.undo is not None or rule.effect != "read":
                     self.is_partial |= step.is_unsure is True
-                    self.may_be_partial |= step.is_unsure is None
                 continue
             if rule.undo is not None:
                 undone.append(step)
@@ -898,8 +821,6 @@ class Reenactment:
         return [undo_no(step.no) for step in sorted(undone, key=lambda one: one.settled, reverse=True)]
 
     def _check_blame(self, line: Line, say: Say) -> None:
-        if self.is_stop_unseen:
-            return
         expected = None if line.target == "succeeded" else self.category
         if line.category != expected:
             say(Code.ENDING, f"the run: {wrong_field('category', line.category, expected, 'its first failure')}")
@@ -914,7 +835,7 @@ class Reenactment:
             said = f"{self.planned} of {self.contract.size} steps of the definition were planned"
             say(Code.DEFINITION, f"steps are missing: {said} when the run was created")
             self.planned = self.contract.size
-        if self.adoption.is_rollback and state in LIVE and not self._derives:
+        if self.adoption.is_rollback and state in LIVE:
             say(Code.POLICY, f"the run is {quoted(state)}, but it only rolls another one back: it must stop at once")
         for name in self.adoption.unsaid():
             say(Code.ADOPTION, f"step {quoted(name)} is not adopted, but the creation of the run says so")

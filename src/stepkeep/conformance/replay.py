@@ -15,7 +15,7 @@ from stepkeep.conformance.machines import UNKNOWN, Say
 from stepkeep.conformance.opening import Opening
 from stepkeep.conformance.plain import PlainStory
 from stepkeep.conformance.report import MOST_FINDINGS, Code, Findings, Report, quoted
-from stepkeep.conformance.retell import Retelling, Views, as_canonical
+from stepkeep.conformance.shown import ShownRun, Ways, as_canonical
 from stepkeep.conformance.verify import pinned, undefined_note
 from stepkeep.dialects.dialect import Invariant, Judged, Line
 from stepkeep.dialects.machine import ANY, Arrow, Extension, MachineView
@@ -42,7 +42,7 @@ def replay_lines(
     findings = Findings(most)
     kinds = {"run": judged.run, "step": judged.step, "worker": judged.worker, "undo": judged.undo}
     nouns = {view.noun: kind for kind, view in kinds.items() if view is not None}
-    views = {kind: Views(view) for kind, view in (("step", judged.step), ("undo", judged.undo)) if view is not None}
+    ways = {kind: Ways(view) for kind, view in (("step", judged.step), ("undo", judged.undo)) if view is not None}
     arrows = {kind: Arrows(view) for kind, view in kinds.items() if view is not None}
     ledgers: dict[Owner, Ledger] = {}
     closed: set[Owner] = set()
@@ -68,7 +68,7 @@ def replay_lines(
             ledgers[owner] = Ledger(judged, arrows, sealed=sealed)
             known = contract if reading.opening is None else pinned(reading.opening, say)
             if known is not None and owner[0] == "run":
-                ledgers[owner].retelling = Retelling(known, judged, views)
+                ledgers[owner].shown = ShownRun(known, judged, ways)
         ledger = ledgers[owner]
         ledger.last_line = number
         undefined += sealed and first and owner[0] == "run" and reading.opening is None and contract is None
@@ -143,7 +143,7 @@ class Ledger:
         self.last_line = 0
         self._is_live = self._has_ended = False
         self.opening: Opening | None = None
-        self.retelling: Retelling | None = None
+        self.shown: ShownRun | None = None
         self._common: tuple[object, ...] | None = None
         self._plain = PlainStory() if not sealed and judged.seed == "004" else None
 
@@ -160,15 +160,15 @@ class Ledger:
         else:
             self._follow(line, say)
         if self._digests is None:
-            known = None if self.retelling is None else self.retelling.contract.digest
+            known = None if self.shown is None else self.shown.contract.digest
             self._digests = Digests(self.opening, known=known, defers=True)
         if self._sealed and line.owner[0] == "run" and line.kind != "head":
             hop = as_canonical(line, line.raw["metadata"])
             self._digests.check(hop, say)
-            if self.retelling is not None:
-                self.retelling.take(line, hop, say)
-        elif self.retelling is not None:
-            self.retelling.close(line, say)
+            if self.shown is not None:
+                self.shown.take(line, hop, say)
+        elif self.shown is not None:
+            self.shown.close(line, say)
         self._hold_to_oath(line, say)
         return line.kind == "head"
 
@@ -195,7 +195,7 @@ class Ledger:
         self._lose()
 
     def _lose(self) -> None:
-        self._lost, self._chain, self.retelling = True, None, None
+        self._lost, self._chain, self.shown = True, None, None
         self._states.clear()
 
     # -- places and chain --------------------------------------------------------------------------------------------

@@ -43,20 +43,12 @@ def _is_number(value: Any) -> bool:
 class Resources:
     """What the steps of one run hold."""
 
-    def __init__(self, *, derives: bool) -> None:
-        self._derives = derives
+    def __init__(self) -> None:
         self._held: dict[int, Mapping[str, Any]] = {}
-        self._fences: dict[int, int | None] = {}
-        self._suspects: dict[int, tuple[int | None, str]] = {}
-        """Where a dialect may hide lost leases: steps that held too much, if they report under this fence."""
 
     def follow(self, place: Place, line: Line, asked: Mapping[str, Any]) -> Iterator[tuple[Code, str]]:
-        """Every problem of this hop. A dialect may hide the claim that took the resources."""
+        """Every problem of this hop."""
         if line.trigger != "claimed":
-            fence, said = self._suspects.pop(place.no, (None, ""))
-            is_report = line.event == "step_reported" and (line.took is not None or line.trigger == "completed")
-            if fence is not None and line.fence == fence and is_report:
-                yield Code.CLAIM, said
             # A lease that is lost while rules are to run leaves the step in its state.
             if line.trigger != "completed" or line.target not in HELD_IN:
                 self._held.pop(place.no, None)
@@ -65,12 +57,11 @@ class Resources:
         needed = rule.resources if rule is not None and place.phase == "main" else {}
         told: Any = asked.get("resources")
         given = {one["name"]: one["amount"] for one in told} if is_granted(told) else {}
-        if given != needed and (given or not self._derives):
+        if given != needed:
             wanted = ", ".join(f"{name}: {amount}" for name, amount in needed.items()) or "none"
             yield Code.CLAIM, f"it is claimed with other resources than its definition names ({wanted})"
         if needed:
             self._held[place.no] = needed
-            self._fences[place.no] = line.fence
             yield from self._conflicts(place)
 
     def _conflicts(self, place: Place) -> Iterator[tuple[Code, str]]:
@@ -78,8 +69,4 @@ class Resources:
             others = {no: held[name] for no, held in self._held.items() if no != place.no and name in held}
             if others and "exclusive" in (amount, *others.values()):
                 said = f"it holds {name} while another step of the run does, and one of them holds it alone"
-                if self._derives:
-                    # A lease that was lost may be hidden. The report under the same fence shows that it stood.
-                    self._suspects |= {no: (self._fences.get(no), said) for no in others}
-                else:
-                    yield Code.CLAIM, said
+                yield Code.CLAIM, said

@@ -11,6 +11,7 @@ import inspect
 import textwrap
 from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
+from threading import Lock
 from typing import Any
 
 from stepkeep.definition.findings import Finding
@@ -40,12 +41,17 @@ def flow_advice(definition: Definition, handlers: Registry) -> Iterator[Finding]
             yield Finding(("steps", number, "name"), said, f"Write `await ctx.once(NAME, {name})`: it is recorded.")
 
 
+_parsing = Lock()
+"""CPython 3.11 counts the depth of trees of all threads together, and raises SystemError if two are made at once."""
+
+
 @lru_cache(maxsize=1024)
 def _different(function: Callable[..., Any]) -> tuple[tuple[str, int], ...]:
     plain = inspect.unwrap(function)
     try:
         lines, first = inspect.getsourcelines(plain)
-        [tree] = ast.parse(textwrap.dedent("".join(lines))).body
+        with _parsing:
+            [tree] = ast.parse(textwrap.dedent("".join(lines))).body
     except (OSError, TypeError, SyntaxError, ValueError):
         return ()
     known = {**plain.__globals__, **inspect.getclosurevars(plain).nonlocals}

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import getpass
 import os
-from contextvars import ContextVar
 from datetime import datetime
 from typing import Any
 
@@ -17,26 +16,21 @@ from stepkeep.definition.durations import InvalidDuration, parse_duration
 from stepkeep.kernel.errors import InvalidInput
 from stepkeep.kernel.states import RunState
 from stepkeep.operations import validate
+from stepkeep.operations.typed import LargePart
 from stepkeep.worker.payloads import Unstorable, encode
 
 LARGEST_PAYLOAD_BYTES = 512 * 1024 * 1024
 """What `max_payload_bytes` may be at most: a database sends a value as a whole."""
 
 
-Encoded = dict[int, tuple[Any, bytes | InvalidInput]]
-ENCODED: ContextVar[Encoded] = ContextVar("ENCODED", default={})  # noqa: B039 - never written to
-"""Large values of this request by identity, each with its JSON or its refusal: a thread made them beforehand."""
-
-
-def encode_payload(value: Any, *, is_json: bool = False) -> bytes:
-    """The JSON of a caller's value; refused if it cannot be stored. `is_json`: it was decoded from JSON."""
-    known = ENCODED.get().get(id(value))
-    if known is not None and known[0] is value:
-        if isinstance(known[1], InvalidInput):
-            raise known[1]
-        return known[1]
+def encode_payload(value: Any) -> bytes:
+    """The JSON of a caller's value; refused if it cannot be stored."""
+    if type(value) is LargePart:
+        if value.problem:
+            raise InvalidInput(value.problem)
+        return value.json
     try:
-        return encode(value, what="what was passed", limit=LARGEST_PAYLOAD_BYTES, is_json=is_json)
+        return encode(value, what="what was passed", limit=LARGEST_PAYLOAD_BYTES)
     except Unstorable as problem:
         raise InvalidInput(str(problem)) from problem
 

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from stepkeep.definition.registry import Registry
 from stepkeep.engine.arguments import optional_key
 from stepkeep.engine.blocking import Group
-from stepkeep.engine.hosted import AsyncHostedWorker
-from stepkeep.engine.run_workers import RunWorkers
+from stepkeep.engine.hosted import AsyncHostedWorker, RunWorkers
+from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.definition import Definition
 from stepkeep.kernel.plan import Plan
-from stepkeep.operations.access import Access, Acting
+from stepkeep.operations.access import Access
+from stepkeep.operations.audit import AuditLog
 from stepkeep.operations.by_key import KeySender
 from stepkeep.operations.operation import Remote
 from stepkeep.operations.start import Starter
@@ -28,25 +30,23 @@ if TYPE_CHECKING:
 G = TypeVar("G", bound="AsyncGroup")
 
 
-class _Caller:
+class _Asking:
     """In whose name something is asked for. With a `remote`, each operation is sent to a service."""
 
     access: Access
+    admitted: str | None = None
+    """The operation that the caller was admitted to already: it is not asked for again."""
     remote: Remote | None = None
 
-    def _acting(self, by: str | None) -> Acting:
-        """The actor, and this engine's own one where it vouches for another."""
-        return self.access.acting(optional_key("by", by))
-
-    def _actor(self, by: str | None) -> str:
-        """The name on record: the person that the host program names, or the engine's own actor."""
-        return self._acting(by)["actor"]
+    def _caller(self, by: str | None) -> Caller:
+        """Who is on record: the person that the host program names, or the engine's own actor."""
+        return self.access.caller(optional_key("by", by))
 
 
-class AsyncBase(_Caller):
+class AsyncBase(_Asking):
     """An engine on an open database, as its parts see it. A client has the same parts, and a `remote`."""
 
-    policies: dict[str, Any] = {}  # noqa: RUF012 - never changed; for engines over a store that is there already
+    policies: dict[str, Any]
     tenant: str
     actor: str
     registry: Registry
@@ -58,19 +58,38 @@ class AsyncBase(_Caller):
     _key_sender: KeySender
     _waiting: RunWaiter
     _own: RunWorkers
-    _hosted: Sequence[AsyncHostedWorker] = ()
-    _exposition: Exposition | None = None
+    _hosted: Sequence[AsyncHostedWorker]
+    _exposition: Exposition | None
     _installed: set[int]
     _plans: dict[int, tuple[Definition, Plan]]
-    _dev = False
+    _dev: bool
     _key_scope: str | None = None
+
+    def _work_on(self, store: Store, monotonic: Callable[[], float] = time.monotonic) -> None:
+        """Work on this store, with batches, plans and waiters of its own."""
+        self.store = store
+        self.access.audit_log = AuditLog(store, monotonic)
+        self.transactor = Transactor(store, monotonic=monotonic)
+        self._starter = Starter(self.transactor)
+        self._firer = Firer(self.transactor, self._starter)
+        self._installed, self._plans = set(), {}
+        self._key_sender = KeySender(self.transactor, self._starter)
+        self._waiting = RunWaiter(self.transactor)
+
+    async def _finish(self) -> None:
+        """Stop waiting for runs, and write what waits to be written."""
+        await self._waiting.close()
+        if self.transactor.spans is not None:
+            await self.transactor.spans.written()
+        if self.access.audit_log is not None:
+            await self.access.audit_log.close()
 
     def _scope(self) -> str:
         """Whose idempotency keys this engine uses."""
         return self.access.key_scope if self._key_scope is None else self._key_scope
 
 
-class AsyncGroup(_Caller):
+class AsyncGroup(_Asking):
     """Methods that the engine offers as one of its attributes, such as `engine.slots`."""
 
     def __init__(self, engine: AsyncBase) -> None:

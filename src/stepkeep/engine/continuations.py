@@ -139,10 +139,8 @@ class AsyncContinuations(AsyncGroup):
         >>> engine.continuations.preview(done.run_id, "rerun", start="greet").adopted
         []
         """
-        wanted, actor = _wanted(GoingOn(how), start, input, version), self._actor(by)
-        return await going_on.preview(
-            self._transactor, validate.run_id(run_id), wanted, tenant=self._tenant, actor=actor
-        )
+        wanted, caller = _wanted(GoingOn(how), start, input, version), self._caller(by)
+        return await going_on.preview(self._transactor, validate.run_id(run_id), wanted, caller=caller)
 
     async def _go_on(self, run_id: str, wanted: Wanted, idempotency_key: str | None, by: str | None) -> Started:
         return await going_on.go_on(
@@ -150,18 +148,15 @@ class AsyncContinuations(AsyncGroup):
             self._starter,
             validate.run_id(run_id),
             wanted,
-            tenant=self._tenant,
             idempotency_key=optional_key("the idempotency key", idempotency_key),
             scope=self.access.key_scope,
-            **self._acting(by),
+            caller=self._caller(by),
         )
 
 
 class Continuations(Blocking[AsyncContinuations]):
-    retry = blocking(AsyncContinuations.retry)
-    rerun = blocking(AsyncContinuations.rerun)
-    fork = blocking(AsyncContinuations.fork)
-    preview = blocking(AsyncContinuations.preview)
+    retry, rerun = blocking(AsyncContinuations.retry), blocking(AsyncContinuations.rerun)
+    fork, preview = blocking(AsyncContinuations.fork), blocking(AsyncContinuations.preview)
 
 
 def _wanted(how: GoingOn, start: str | None = None, given: Any = None, version: int | None = None) -> Wanted:

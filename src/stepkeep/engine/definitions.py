@@ -14,40 +14,19 @@ from msgspec import Meta
 
 from stepkeep.definition.bounds import MAX_VERSION
 from stepkeep.dialects.registry import load_file
-from stepkeep.engine.arguments import (
-    looks_like_a_file,
-    optional_key,
-)
+from stepkeep.engine.arguments import looks_like_a_file, optional_key
 from stepkeep.engine.base import AsyncBase
+from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.definition import Definition
-from stepkeep.kernel.errors import (
-    InvalidInput,
-)
+from stepkeep.kernel.errors import InvalidInput
 from stepkeep.kernel.plan import Plan
-from stepkeep.operations import (
-    validate,
-)
+from stepkeep.operations import validate
 from stepkeep.operations.access import OPERATE, READ, Scope
 from stepkeep.operations.answers import says
 from stepkeep.operations.diagnosis import UnservedSteps, unserved_steps
 from stepkeep.operations.operation import group, operation
-from stepkeep.operations.publish import (
-    Definitions,
-    Newest,
-    as_draft,
-    find_plan,
-    is_published,
-    list_published,
-    publish,
-)
-from stepkeep.operations.schemas import (
-    Schemas,
-    SchemaView,
-    list_schemas,
-    publish_schema,
-    resolve_schemas,
-    show_schema,
-)
+from stepkeep.operations.publish import Definitions, Newest, as_draft, find_plan, is_published, list_published, publish
+from stepkeep.operations.schemas import Schemas, SchemaView, list_schemas, publish_schema, resolve_schemas, show_schema
 from stepkeep.operations.triggers.manage import install
 from stepkeep.operations.typed import InPython
 from stepkeep.operations.versions import VersionDifferences, compare_versions
@@ -67,9 +46,7 @@ result of `publish`, which is fastest for many runs of the same workflow."""
 
 Ref = Annotated[str, Meta(description="The reference of a schema.", examples=["order-v1"])]
 Document = Annotated[
-    Mapping[str, Any],
-    InPython(dict[str, Any]),
-    Meta(description="A JSON Schema.", examples=[{"type": "object"}]),
+    Mapping[str, Any], InPython(dict[str, Any]), Meta(description="A JSON Schema.", examples=[{"type": "object"}])
 ]
 WorkflowName = Annotated[str, Meta(description="The name of a workflow.", examples=["hello"])]
 OfWorkflow = Annotated[Annotated[str, Meta(max_length=255)] | None, says("Only the versions of this one.")]
@@ -110,9 +87,9 @@ class AsyncDefinitions(AsyncBase):
         if (known := self._plans.get(id(found))) is not None:
             return known[1]
         definition = await self._draft(found) if self._dev else found
-        plan = await publish(self.transactor, definition, tenant=self.tenant, actor=self.actor)
+        plan = await publish(self.transactor, definition, caller=Caller(self.tenant, self.actor))
         if plan.definition_id not in self._installed:
-            await install(self._firer, plan.definition, tenant=self.tenant, actor=self.actor)
+            await install(self._firer, plan.definition, caller=Caller(self.tenant, self.actor))
             self._installed.add(plan.definition_id)
         if len(self._plans) >= MOST_KNOWN_PLANS:
             self._plans.clear()
@@ -173,7 +150,7 @@ class AsyncDefinitions(AsyncBase):
         >>> engine.publish_schema("invoice/v1", {"type": "object", "required": ["id"]}).schema.ref
         'invoice/v1'
         """
-        return await publish_schema(self.transactor, ref, schema, tenant=self.tenant, actor=self.actor)
+        return await publish_schema(self.transactor, ref, schema, caller=Caller(self.tenant, self.actor))
 
     @operation(
         READ, "GET /schemas", "list_schemas", "List published schemas", tag="Schemas", pages="schemas", page_key="ref"

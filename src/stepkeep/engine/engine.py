@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import atexit
-import copy
 import os
 import threading
 import time
 import warnings
 import weakref
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import nullcontext
 from functools import partial, wraps
 from types import TracebackType
@@ -26,43 +25,21 @@ from stepkeep.definition import arguments
 from stepkeep.definition.handlers import registry_of
 from stepkeep.definition.registry import Output, Registry, default_registry
 from stepkeep.edges.safe_text import type_name
-from stepkeep.engine.arguments import (
-    LARGEST_PAYLOAD_BYTES,
-    current_user,
-)
+from stepkeep.engine.arguments import LARGEST_PAYLOAD_BYTES, current_user
 from stepkeep.engine.blocking import blocking, like
-from stepkeep.engine.groups import AsyncGroups, Groups
-from stepkeep.engine.hosted import HostedWorker, StopSignals, WorkerOptions
+from stepkeep.engine.groups import AsyncOperations, Groups
+from stepkeep.engine.hosted import AsyncHostedWorker, HostedWorker, RunWorkers, StopSignals, WorkerOptions
 from stepkeep.engine.loop_thread import LoopThread, end_tasks
-from stepkeep.engine.messages import AsyncMessages
-from stepkeep.engine.policies import AsyncPolicies
-from stepkeep.engine.quarantine import AsyncQuarantine
 from stepkeep.engine.result import Result
-from stepkeep.engine.run_actions import AsyncRunActions
-from stepkeep.engine.run_workers import RunWorkers
-from stepkeep.engine.starting import LONGEST_WAIT, AsyncStarting
-from stepkeep.kernel.definition import Definition
-from stepkeep.kernel.errors import (
-    ConnectionLost,
-    InvalidInput,
-    StoreUnavailable,
-    Unreachable,
-)
-from stepkeep.kernel.plan import Plan
-from stepkeep.operations import (
-    validate,
-)
+from stepkeep.engine.starting import LONGEST_WAIT
+from stepkeep.kernel.errors import ConnectionLost, InvalidInput, StoreUnavailable, Unreachable
+from stepkeep.operations import validate
 from stepkeep.operations.access import Access, Credential, guarded, parse_key
-from stepkeep.operations.audit import AuditLog
-from stepkeep.operations.by_key import KeySender
 from stepkeep.operations.codec import PayloadCodec, mark_sealed
 from stepkeep.operations.payloads import MAX_PAYLOAD_BYTES, PayloadStore
 from stepkeep.operations.quotas import QuotaKeeper
 from stepkeep.operations.spans import find_spans
-from stepkeep.operations.start import Started, Starter
-from stepkeep.operations.transact import Transactor
-from stepkeep.operations.triggers.firing import Firer
-from stepkeep.operations.waiting import RunWaiter
+from stepkeep.operations.start import Started
 from stepkeep.store.callers import run_here
 from stepkeep.store.connect import connect
 from stepkeep.store.migrations import require_migrated
@@ -75,6 +52,7 @@ from stepkeep.worker.settings import Settings as WorkerSettings
 from stepkeep.worker.shared import NO_RUN
 
 if TYPE_CHECKING:
+    from stepkeep.metrics.exposition import Exposition
     from stepkeep.worker.executors.command import CommandPolicy
     from stepkeep.worker.executors.http import HttpPolicy
     from stepkeep.worker.loop import Worker
@@ -87,7 +65,7 @@ P = ParamSpec("P")
 
 
 @guarded(free=("open", "close", "stop_workers"))
-class AsyncEngine(AsyncStarting, AsyncMessages, AsyncRunActions, AsyncPolicies, AsyncQuarantine, AsyncGroups):
+class AsyncEngine(AsyncOperations):
     """A database and everything one can do with it, for programs that have an event loop.
 
     Async handlers run on one event loop for the life of the engine: in a thread of its own, or with `loop="mine"` on
@@ -113,6 +91,10 @@ class AsyncEngine(AsyncStarting, AsyncMessages, AsyncRunActions, AsyncPolicies, 
     _lifespan: Lifespan | None = None
     _loop: Literal["own", "mine"] = "own"
     _waits = False
+    _dev = False
+    _hosted: Sequence[AsyncHostedWorker] = ()
+    _exposition: Exposition | None = None
+    policies: dict[str, Any] = {}  # noqa: RUF012 - never changed; for engines over a store that is there already
     _auto_migrate: bool | None = None
     _credential: Credential | None = None
 
@@ -169,35 +151,12 @@ class AsyncEngine(AsyncStarting, AsyncMessages, AsyncRunActions, AsyncPolicies, 
         self.transactor.payloads.max_bytes = max_payload_bytes
 
     def _work_on(self, store: Store, monotonic: Callable[[], float] = time.monotonic) -> None:
-        self.store = store
         self.access = Access(store, self.tenant, self.actor, self._credential, monotonic)
-        self.access.audit_log = AuditLog(store, monotonic)
-        self.transactor = Transactor(store, monotonic=monotonic)
-        self._starter = Starter(self.transactor)
-        self._firer = Firer(self.transactor, self._starter)
-        self._installed: set[int] = set()
-        self._plans: dict[int, tuple[Definition, Plan]] = {}
-        self._key_sender = KeySender(self.transactor, self._starter)
-        self._waiting = RunWaiter(self.transactor)
+        super()._work_on(store, monotonic)
         self._own = RunWorkers(
             lambda able: self.worker(concurrency=able.concurrency, capabilities=able.capabilities, only_run=NO_RUN),
             lambda: self.registry.version,
         )
-
-    def _acting_for(self, tenant: str) -> Self:
-        """The same engine for another tenant, where the database keeps its role to one tenant at a time: its batches,
-        plans and waiters are its own. The service makes one per tenant."""
-        store = self.store.for_tenant(tenant)
-        if store is self.store:
-            return self
-        other = copy.copy(self)
-        other.tenant, other._credential = tenant, None
-        other._work_on(store)
-        other.transactor.payloads.use_settings_of(self.transactor.payloads)
-        other.transactor.measures = self.transactor.measures
-        other.transactor.spans = find_spans(store, other.transactor.plans)
-        other.quotas.default = self.quotas.default
-        return other
 
     async def __aenter__(self) -> Self:
         await self.open()
@@ -259,14 +218,6 @@ class AsyncEngine(AsyncStarting, AsyncMessages, AsyncRunActions, AsyncPolicies, 
             await self._exposition.close()
         await self._finish()
         await self.store.close()
-
-    async def _finish(self) -> None:
-        """Stop waiting for runs, and write what waits to be written."""
-        await self._waiting.close()
-        if self.transactor.spans is not None:
-            await self.transactor.spans.written()
-        if self.access.audit_log is not None:
-            await self.access.audit_log.close()
 
     @property
     def quotas(self) -> QuotaKeeper:
@@ -427,10 +378,8 @@ class Engine(Groups):
         return thread
 
     # -- methods ------------------------------------------------------------------------------------------------------
-    publish = blocking(AsyncEngine.publish)
-    publish_schema = blocking(AsyncEngine.publish_schema)
-    schemas = blocking(AsyncEngine.schemas)
-    schema = blocking(AsyncEngine.schema)
+    publish, publish_schema = blocking(AsyncEngine.publish), blocking(AsyncEngine.publish_schema)
+    schemas, schema = blocking(AsyncEngine.schemas), blocking(AsyncEngine.schema)
 
     @like(AsyncEngine.start)
     def start(self, *given: Any, connection: Any = None, **options: Any) -> Started:
@@ -475,42 +424,22 @@ class Engine(Groups):
                 arriving.stop(worker)
                 worker.wait()
 
-    result = blocking(AsyncEngine.result)
-    show = blocking(AsyncEngine.show)
-    explain = blocking(AsyncEngine.explain)
-    approvals = blocking(AsyncEngine.approvals)
-    status = blocking(AsyncEngine.status)
-    statistics = blocking(AsyncEngine.statistics)
-    metrics = blocking(AsyncEngine.metrics)
-    definitions = blocking(AsyncEngine.definitions)
-    compare_versions = blocking(AsyncEngine.compare_versions)
-    unserved = blocking(AsyncEngine.unserved)
-    compare_runs = blocking(AsyncEngine.compare_runs)
-    workers = blocking(AsyncEngine.workers)
-    runs = blocking(AsyncEngine.runs)
-    log = blocking(AsyncEngine.log)
-    certify = blocking(AsyncEngine.certify)
-    evidence = blocking(AsyncEngine.evidence)
-    sign_heads = blocking(AsyncEngine.sign_heads)
-    prune = blocking(AsyncEngine.prune)
-    approve = blocking(AsyncEngine.approve)
-    reject = blocking(AsyncEngine.reject)
-    decide = blocking(AsyncEngine.decide)
-    complete = blocking(AsyncEngine.complete)
-    reissue_token = blocking(AsyncEngine.reissue_token)
-    send = blocking(AsyncEngine.send)
-    cancel = blocking(AsyncEngine.cancel)
-    pause = blocking(AsyncEngine.pause)
-    resume = blocking(AsyncEngine.resume)
-    rollback_preview = blocking(AsyncEngine.rollback_preview)
-    quarantine = blocking(AsyncEngine.quarantine)
-    release = blocking(AsyncEngine.release)
-    quarantined = blocking(AsyncEngine.quarantined)
-    publish_policy = blocking(AsyncEngine.publish_policy)
-    policy_off = blocking(AsyncEngine.policy_off)
-    list_policies = blocking(AsyncEngine.list_policies)
-    show_policy = blocking(AsyncEngine.show_policy)
-    replay_policy = blocking(AsyncEngine.replay_policy)
+    result, show, explain = blocking(AsyncEngine.result), blocking(AsyncEngine.show), blocking(AsyncEngine.explain)
+    approvals, status = blocking(AsyncEngine.approvals), blocking(AsyncEngine.status)
+    statistics, metrics = blocking(AsyncEngine.statistics), blocking(AsyncEngine.metrics)
+    definitions, compare_versions = blocking(AsyncEngine.definitions), blocking(AsyncEngine.compare_versions)
+    unserved, compare_runs = blocking(AsyncEngine.unserved), blocking(AsyncEngine.compare_runs)
+    workers, runs, log = blocking(AsyncEngine.workers), blocking(AsyncEngine.runs), blocking(AsyncEngine.log)
+    certify, evidence = blocking(AsyncEngine.certify), blocking(AsyncEngine.evidence)
+    sign_heads, prune = blocking(AsyncEngine.sign_heads), blocking(AsyncEngine.prune)
+    approve, reject, decide = blocking(AsyncEngine.approve), blocking(AsyncEngine.reject), blocking(AsyncEngine.decide)
+    complete, reissue_token = blocking(AsyncEngine.complete), blocking(AsyncEngine.reissue_token)
+    send, cancel, pause = blocking(AsyncEngine.send), blocking(AsyncEngine.cancel), blocking(AsyncEngine.pause)
+    resume, rollback_preview = blocking(AsyncEngine.resume), blocking(AsyncEngine.rollback_preview)
+    quarantine, release = blocking(AsyncEngine.quarantine), blocking(AsyncEngine.release)
+    quarantined, publish_policy = blocking(AsyncEngine.quarantined), blocking(AsyncEngine.publish_policy)
+    policy_off, list_policies = blocking(AsyncEngine.policy_off), blocking(AsyncEngine.list_policies)
+    show_policy, replay_policy = blocking(AsyncEngine.show_policy), blocking(AsyncEngine.replay_policy)
     rerun = blocking(AsyncEngine.rerun)
 
 

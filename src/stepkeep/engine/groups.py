@@ -1,12 +1,14 @@
-"""The groups of methods of an engine and of a client: `engine.slots`, `engine.triggers` and the others.
+"""All operations of an engine and of a client: its own parts, and groups of methods such as `engine.slots`.
 
-One row per group and form. With a `remote`, the operations of a group are sent to a service. It has no behaviour of its
-own. `AsyncEngine`, `Engine` and `AsyncClient` inherit it.
+One row per group and form. With a `remote`, the operations of a group are sent to a service. `AsyncEngine`, `Engine`
+and `AsyncClient` inherit them. `ActingEngine` has them in the name of a caller that the service has authenticated,
+without a copy of the engine: it has the caller, and asks the engine for everything else.
 """
 
 from __future__ import annotations
 
-from stepkeep.engine.audit import AsyncAudit, Audit
+from typing import TYPE_CHECKING, Any
+
 from stepkeep.engine.base import AsyncBase, part
 from stepkeep.engine.blocking import blocking_group
 from stepkeep.engine.continuations import AsyncContinuations, Continuations
@@ -14,18 +16,22 @@ from stepkeep.engine.hooks import AsyncHooks, Hooks
 from stepkeep.engine.interventions import AsyncInterventions, Interventions
 from stepkeep.engine.jobs import AsyncJobs, Jobs
 from stepkeep.engine.keys import AsyncKeys, Keys
-from stepkeep.engine.mailbox import AsyncMailbox, Mailbox
+from stepkeep.engine.limits import AsyncPauses, AsyncResources, AsyncSlots, Pauses, Resources, Slots
+from stepkeep.engine.messages import AsyncMailbox, AsyncMessages, Mailbox
 from stepkeep.engine.migrations import AsyncMigrations, Migrations
-from stepkeep.engine.network import AsyncNetwork, Network
 from stepkeep.engine.outbox import AsyncOutbox, Outbox
-from stepkeep.engine.pauses import AsyncPauses, Pauses
-from stepkeep.engine.resources import AsyncResources, Resources
+from stepkeep.engine.policies import AsyncPolicies
+from stepkeep.engine.run_actions import AsyncRunActions
 from stepkeep.engine.sinks import AsyncSinks, Sinks
-from stepkeep.engine.slots import AsyncSlots, Slots
-from stepkeep.engine.tenants import AsyncTenants, Tenants
+from stepkeep.engine.starting import AsyncStarting
+from stepkeep.engine.tenants import AsyncAudit, AsyncNetwork, AsyncTenants, Audit, Network, Tenants
 from stepkeep.engine.triggers import AsyncTriggers, Triggers
 from stepkeep.engine.users import AsyncUsers, Users
 from stepkeep.engine.versions import AsyncVersions, Versions
+from stepkeep.operations.access import Access, guarded
+from stepkeep.operations.quotas import QuotaKeeper
+from stepkeep.operations.spans import find_spans
+from stepkeep.store.protocol import Store
 
 
 class AsyncGroups(AsyncBase):
@@ -53,24 +59,54 @@ class AsyncGroups(AsyncBase):
     versions = part(AsyncVersions, "Shows published versions of workflows, withdraws them, and restores them.")
 
 
+@guarded()
+class AsyncOperations(AsyncStarting, AsyncMessages, AsyncRunActions, AsyncPolicies, AsyncGroups):
+    """Everything one can do with a database or a service."""
+
+
 class Groups:
     """The groups, for programs without an event loop."""
 
-    tenants = blocking_group(Tenants, AsyncGroups.tenants)
-    users = blocking_group(Users, AsyncGroups.users)
-    keys = blocking_group(Keys, AsyncGroups.keys)
-    audit = blocking_group(Audit, AsyncGroups.audit)
+    tenants, users = blocking_group(Tenants, AsyncGroups.tenants), blocking_group(Users, AsyncGroups.users)
+    keys, audit = blocking_group(Keys, AsyncGroups.keys), blocking_group(Audit, AsyncGroups.audit)
     network = blocking_group(Network, AsyncGroups.network)
     interventions = blocking_group(Interventions, AsyncGroups.interventions)
-    slots = blocking_group(Slots, AsyncGroups.slots)
-    resources = blocking_group(Resources, AsyncGroups.resources)
-    pauses = blocking_group(Pauses, AsyncGroups.pauses)
-    hooks = blocking_group(Hooks, AsyncGroups.hooks)
+    slots, resources = blocking_group(Slots, AsyncGroups.slots), blocking_group(Resources, AsyncGroups.resources)
+    pauses, hooks = blocking_group(Pauses, AsyncGroups.pauses), blocking_group(Hooks, AsyncGroups.hooks)
     continuations = blocking_group(Continuations, AsyncGroups.continuations)
-    migrations = blocking_group(Migrations, AsyncGroups.migrations)
-    jobs = blocking_group(Jobs, AsyncGroups.jobs)
-    mailbox = blocking_group(Mailbox, AsyncGroups.mailbox)
-    sinks = blocking_group(Sinks, AsyncGroups.sinks)
-    outbox = blocking_group(Outbox, AsyncGroups.outbox)
-    triggers = blocking_group(Triggers, AsyncGroups.triggers)
+    migrations, jobs = blocking_group(Migrations, AsyncGroups.migrations), blocking_group(Jobs, AsyncGroups.jobs)
+    mailbox, sinks = blocking_group(Mailbox, AsyncGroups.mailbox), blocking_group(Sinks, AsyncGroups.sinks)
+    outbox, triggers = blocking_group(Outbox, AsyncGroups.outbox), blocking_group(Triggers, AsyncGroups.triggers)
     versions = blocking_group(Versions, AsyncGroups.versions)
+
+
+class ActingEngine(AsyncOperations):
+    """The operations of an engine for one caller. `admitted` names the operation that the caller was admitted to."""
+
+    def __init__(
+        self, engine: AsyncBase, access: Access, *, admitted: str | None = None, key_scope: str | None = None
+    ) -> None:
+        self._engine, self.access, self.admitted, self._key_scope = engine, access, admitted, key_scope
+        self.tenant, self.actor = access.tenant, access.actor
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._engine, name)
+
+    @property
+    def quotas(self) -> QuotaKeeper:
+        """The quotas that this process knows."""
+        return self._starter.quotas
+
+
+class TenantEngine(ActingEngine):
+    """The engine of one tenant on a store of its own: its batches, plans and waiters are not those of others."""
+
+    def __init__(self, engine: AsyncBase, store: Store, tenant: str) -> None:
+        super().__init__(engine, Access(store, tenant, engine.actor))
+        self._work_on(store)
+        self.transactor.payloads.use_settings_of(engine.transactor.payloads)
+        self.transactor.measures = engine.transactor.measures
+        self.transactor.spans = find_spans(store, self.transactor.plans)
+        self.quotas.default = engine._starter.quotas.default

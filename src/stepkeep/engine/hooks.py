@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -30,9 +29,7 @@ if TYPE_CHECKING:
 
 HookName = Annotated[str, Meta(min_length=1, max_length=255, description="The name of a hook.", examples=["payments"])]
 Document = Annotated[
-    Mapping[str, Any],
-    InPython(dict[str, Any]),
-    says("Its definition: hook, scheme, secrets, message or start, when."),
+    Mapping[str, Any], InPython(dict[str, Any]), says("Its definition: hook, scheme, secrets, message or start, when.")
 ]
 EXAMPLE = {
     "hook": "payments",
@@ -67,7 +64,7 @@ class AsyncHooks(AsyncGroup):
         >>> engine.hooks.add(hook).hook.hook
         'billing'
         """
-        return await hooks.save_hook(self._store, self._tenant, document, acting=self._acting(by))
+        return await hooks.save_hook(self._store, document, caller=self._caller(by))
 
     @operation(ADMINISTER, "DELETE /hooks/{name}", "remove_hook", "Remove a hook")
     async def remove(self, name: HookName, *, by: Actor = None) -> RemovedHook:
@@ -78,7 +75,7 @@ class AsyncHooks(AsyncGroup):
         >>> engine.hooks.remove("deploys").removed
         'deploys'
         """
-        return await hooks.remove_hook(self._store, self._tenant, name, acting=self._acting(by))
+        return await hooks.remove_hook(self._store, name, caller=self._caller(by))
 
     @operation(READ, "GET /hooks", "list_hooks", "List hooks", pages="hooks", page_key="hook", agents="reads")
     async def list(self) -> HookList:
@@ -154,8 +151,9 @@ class AsyncHooks(AsyncGroup):
 
     async def _deliver(self, decision: Decision, by: str | None) -> Mapping[str, Any]:
         """Do what a delivery to a hook asks for; the same delivery again changes nothing, also with another API key."""
-        shared = copy.copy(self._engine)
-        shared._key_scope = ANY_CALLER
+        from stepkeep.engine.groups import ActingEngine
+
+        shared = ActingEngine(self._engine, self.access, key_scope=ANY_CALLER)
         if isinstance(decision, ToSend):
             starts: dict[str, Any] = {}
             if decision.start is not None:
@@ -184,8 +182,5 @@ class AsyncHooks(AsyncGroup):
 
 
 class Hooks(Blocking[AsyncHooks]):
-    add = blocking(AsyncHooks.add)
-    remove = blocking(AsyncHooks.remove)
-    list = blocking(AsyncHooks.list)
-    receive = blocking(AsyncHooks.receive)
-    test = blocking(AsyncHooks.test)
+    add, remove, list = blocking(AsyncHooks.add), blocking(AsyncHooks.remove), blocking(AsyncHooks.list)
+    receive, test = blocking(AsyncHooks.receive), blocking(AsyncHooks.test)

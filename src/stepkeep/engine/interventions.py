@@ -14,7 +14,7 @@ from stepkeep.operations import interventions
 from stepkeep.operations.access import DECIDE, OPERATE
 from stepkeep.operations.answers import says
 from stepkeep.operations.cases import MOST_PEOPLE
-from stepkeep.operations.interventions import Asking, NoteKept
+from stepkeep.operations.interventions import NoteKept
 from stepkeep.operations.operation import Actor, Name, RunId, group, operation
 from stepkeep.operations.people import Decided, RunChange, told
 
@@ -53,7 +53,7 @@ class AsyncInterventions(AsyncGroup):
         >>> said.decision, said.needs.approved
         ('changes_requested', 1)
         """
-        who = self._who(by)
+        who = self._caller(by)
         return told(Decided, await interventions.request_changes(self._transactor, run_id, step, comment, for_, who))
 
     @operation(
@@ -77,7 +77,7 @@ class AsyncInterventions(AsyncGroup):
         ...     print(str(problem).partition("has ")[2])
         no level above 0. Decide it, or delegate the decision.
         """
-        who = self._who(by)
+        who = self._caller(by)
         return told(Decided, await interventions.escalate(self._transactor, run_id, step, reason, for_, who))
 
     @operation(
@@ -110,7 +110,7 @@ class AsyncInterventions(AsyncGroup):
         ...     print(str(problem).partition(": ")[2])
         an operator only unblocks one that nobody may
         """
-        who = self._who(by)
+        who = self._caller(by)
         return told(Decided, await interventions.reassign(self._transactor, run_id, step, to, fail, reason, who))
 
     @operation(
@@ -135,7 +135,7 @@ class AsyncInterventions(AsyncGroup):
         >>> engine.interventions.annotate(waiting.run_id, "asked for an offer", step="sign-off").step
         'sign-off'
         """
-        return told(NoteKept, await interventions.annotate(self._transactor, run_id, note, step, self._who(by)))
+        return told(NoteKept, await interventions.annotate(self._transactor, run_id, note, step, self._caller(by)))
 
     @operation(OPERATE, "POST /runs/{run_id}/freeze", "freeze_run", "Freeze a run", example={"reason": "an audit"})
     async def freeze(self, run_id: RunId, *, reason: Required, by: Actor = None) -> RunChange:
@@ -145,15 +145,10 @@ class AsyncInterventions(AsyncGroup):
         >>> print(engine.interventions.freeze(waiting.run_id, reason="an audit", by="bea").state)
         paused
         """
-        return told(RunChange, await interventions.freeze(self._transactor, run_id, reason, self._who(by)))
-
-    def _who(self, by: str | None) -> Asking:
-        return {"tenant": self._tenant, **self._acting(by)}
+        return told(RunChange, await interventions.freeze(self._transactor, run_id, reason, self._caller(by)))
 
 
 class Interventions(Blocking[AsyncInterventions]):
-    request_changes = blocking(AsyncInterventions.request_changes)
-    escalate = blocking(AsyncInterventions.escalate)
-    reassign = blocking(AsyncInterventions.reassign)
-    annotate = blocking(AsyncInterventions.annotate)
+    request_changes, escalate = blocking(AsyncInterventions.request_changes), blocking(AsyncInterventions.escalate)
+    reassign, annotate = blocking(AsyncInterventions.reassign), blocking(AsyncInterventions.annotate)
     freeze = blocking(AsyncInterventions.freeze)

@@ -118,7 +118,7 @@ class AsyncJobs(AsyncGroup):
             raise InvalidInput(f"compensate goes with cancel: a job that is to {what} undoes nothing.")
         options: dict[str, Any] = {"where": _shown(filters), **({} if what is JobAction.RERUN else said)}
         key = optional_key("the idempotency key", idempotency_key)
-        acting = self._acting(by)
+        caller = self._caller(by)
         digest = jobs.digest_of(what, {**options, "runs": named})
         if key is not None and not dry_run:
             scope = self.access.key_scope
@@ -134,8 +134,7 @@ class AsyncJobs(AsyncGroup):
             what,
             found,
             options,
-            tenant=self._tenant,
-            acting=acting,
+            caller=caller,
             idempotency_key=key,
             scope=self.access.key_scope,
             digest=digest,
@@ -218,16 +217,13 @@ class AsyncJobs(AsyncGroup):
         >>> print(engine.jobs.stop(job.job).state)
         stopped
         """
-        self._acting(by)
+        self._caller(by)
         return await jobs.stop_job(self._transactor, job_id, tenant=self._tenant)
 
 
 class Jobs(Blocking[AsyncJobs]):
-    start = blocking(AsyncJobs.start)
-    list = blocking(AsyncJobs.list)
-    show = blocking(AsyncJobs.show)
-    runs = blocking(AsyncJobs.runs)
-    stop = blocking(AsyncJobs.stop)
+    start, list, show = blocking(AsyncJobs.start), blocking(AsyncJobs.list), blocking(AsyncJobs.show)
+    runs, stop = blocking(AsyncJobs.runs), blocking(AsyncJobs.stop)
 
 
 def _is_empty(value: object) -> bool:

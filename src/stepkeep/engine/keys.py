@@ -79,7 +79,6 @@ class AsyncKeys(AsyncGroup):
         """
         return await keys.create_key(
             self._store,
-            self._tenant,
             owner,
             scopes=scopes,
             expires_at=moment("expires_at", expires_at),
@@ -87,7 +86,7 @@ class AsyncKeys(AsyncGroup):
             quotas=Quotas(max_concurrent_runs=max_concurrent_runs, max_requests_per_min=max_requests_per_min),
             limits=keys.read_limits(queues, handlers),
             access=self.access,
-            acting=self._acting(by),
+            caller=self._caller(by),
         )
 
     @operation(
@@ -114,12 +113,7 @@ class AsyncKeys(AsyncGroup):
         True
         """
         return await keys.rotate_key(
-            self._store,
-            self._tenant,
-            self.access,
-            key_id,
-            overlap=duration("overlap", overlap),
-            acting=self._acting(by),
+            self._store, self.access, key_id, overlap=duration("overlap", overlap), caller=self._caller(by)
         )
 
     @operation(OWN, "DELETE /api-keys/{key_id}", "revoke_key", "End a key", ends_access=True)
@@ -132,7 +126,7 @@ class AsyncKeys(AsyncGroup):
         >>> engine.keys.revoke(old.id).key.state
         'revoked'
         """
-        return await keys.revoke_key(self._store, self._tenant, self.access, key_id, acting=self._acting(by))
+        return await keys.revoke_key(self._store, self.access, key_id, caller=self._caller(by))
 
     @operation(READ, "GET /api-keys", "list_keys", "List keys", pages="keys", page_key="id")
     async def list(self, *, owner: Annotated[Name | None, says("Only the keys of this person.")] = None) -> KeyList:
@@ -145,7 +139,5 @@ class AsyncKeys(AsyncGroup):
 
 
 class Keys(Blocking[AsyncKeys]):
-    create = blocking(AsyncKeys.create)
-    rotate = blocking(AsyncKeys.rotate)
-    revoke = blocking(AsyncKeys.revoke)
+    create, rotate, revoke = blocking(AsyncKeys.create), blocking(AsyncKeys.rotate), blocking(AsyncKeys.revoke)
     list = blocking(AsyncKeys.list)

@@ -1,17 +1,24 @@
-"""Messages to runs: `engine.send`. `AsyncEngine` inherits it; a client writes it anew, because it has two addresses."""
+"""Messages to runs: `engine.send`, which a client writes anew, because it has two addresses; and `engine.mailbox`."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
+
+from msgspec import Meta
 
 from stepkeep.definition.bounds import MESSAGE_TTL
 from stepkeep.definition.retry import Duration, microseconds
 from stepkeep.engine.arguments import encode_payload, optional_key
+from stepkeep.engine.base import AsyncGroup
+from stepkeep.engine.blocking import Blocking, blocking
 from stepkeep.engine.definitions import AsyncDefinitions, Runnable, names_version
 from stepkeep.kernel.errors import InvalidInput
-from stepkeep.operations import people, plans, validate
-from stepkeep.operations.access import Scope
+from stepkeep.operations import mailbox, people, plans, validate
+from stepkeep.operations.access import OPERATE, READ, Scope
+from stepkeep.operations.answers import says
 from stepkeep.operations.correlation import correlated_run
+from stepkeep.operations.mailbox import DroppedMessages, MessageList
+from stepkeep.operations.operation import Limit, Name, group, operation
 from stepkeep.operations.people import MessageSent
 from stepkeep.operations.start import StartRequest
 
@@ -63,8 +70,7 @@ class AsyncMessages(AsyncDefinitions):
             validate.run_id(run_id),
             name,
             encode_payload(payload),
-            tenant=self.tenant,
-            **self._acting(by),
+            caller=self._caller(by),
             message_id=message_id,
         )
         return await self._sent({**accepted.record, "repeated": accepted.repeated, "run_id": run_id})
@@ -82,14 +88,13 @@ class AsyncMessages(AsyncDefinitions):
         by: str | None,
     ) -> MessageSent:
         request = None
-        acting = self._acting(by)
+        caller = self._caller(by)
         if start is not None:
             self.access.require(Scope.START, operation="send with start")
             request = StartRequest(
                 plan=await self._plan(start),
                 names_version=names_version(start),
-                tenant=self.tenant,
-                **acting,
+                caller=caller,
                 input=encode_payload({} if given is None else given),
                 business_key=validate.key("the business key", key),
                 idempotency_key=optional_key("the idempotency key", idempotency_key),
@@ -99,10 +104,7 @@ class AsyncMessages(AsyncDefinitions):
             key,
             name,
             encode_payload(payload),
-            tenant=self.tenant,
-            actor=acting["actor"],
-            vouched_by=acting["vouched_by"],
-            api_key=acting["key"],
+            caller=caller,
             message_id=message_id,
             ttl=None if ttl is None else microseconds(ttl, what="send: ttl", bounds=MESSAGE_TTL),
             start=request,
@@ -115,3 +117,58 @@ class AsyncMessages(AsyncDefinitions):
             plan = await plans.plan_of(self.transactor, self.tenant, record["run_id"])
             record["consumed_by"] = plan.at(record["consumed_by"]).name
         return MessageSent(**record)
+
+
+Whose = Annotated[str, Meta(min_length=1, max_length=255, description="Whose messages.", examples=["order-7"])]
+
+
+@group("mailbox", "Messages")
+class AsyncMailbox(AsyncGroup):
+    """Messages that are kept for a business key that no live run has.
+
+    >>> _ = engine.send(key="parcel-7", name="arrived", payload={"door": 3}, message_id="m-1")
+    >>> [message.id for message in engine.mailbox.list("parcel-7").messages]
+    ['m-1']
+    """
+
+    @operation(
+        READ,
+        "GET /mailbox",
+        "list_mailbox",
+        "List messages that wait for a run",
+        names={"key": "business_key"},
+        pages="messages",
+        page_size=100,
+        agents="reads",
+    )
+    async def list(
+        self, key: Annotated[Name | None, says("Of one business key.")] = None, *, limit: Limit = 100
+    ) -> MessageList:
+        """The kept messages, or those for one business key.
+
+        >>> engine.mailbox.list().messages
+        []
+        """
+        return await mailbox.list_mailbox(self._transactor, tenant=self._tenant, key=key, limit=limit)
+
+    @operation(
+        OPERATE,
+        "DELETE /mailbox/{business_key:path}",
+        "drop_mailbox",
+        "Drop messages that wait for a run",
+        names={"key": "business_key"},
+    )
+    async def drop(
+        self, key: Whose, message_id: Annotated[Name | None, says("Only this one.")] = None
+    ) -> DroppedMessages:
+        """Drop what is kept for a business key, or one message of it. A duplicate of it is not kept again.
+
+        >>> _ = engine.send(key="parcel-8", name="arrived", message_id="m-1")
+        >>> engine.mailbox.drop("parcel-8").dropped
+        ['m-1']
+        """
+        return await mailbox.drop(self._store, key, message_id, tenant=self._tenant)
+
+
+class Mailbox(Blocking[AsyncMailbox]):
+    list, drop = blocking(AsyncMailbox.list), blocking(AsyncMailbox.drop)

@@ -54,13 +54,7 @@ class AsyncMigrations(AsyncGroup):
         2
         """
         return await migrating.migrate(
-            self._transactor,
-            self._starter,
-            validate.run_id(run_id),
-            to,
-            tenant=self._tenant,
-            acting=self._acting(by),
-            reason=reason,
+            self._transactor, self._starter, validate.run_id(run_id), to, caller=self._caller(by), reason=reason
         )
 
     @operation(
@@ -81,8 +75,7 @@ class AsyncMigrations(AsyncGroup):
         >>> engine.migrations.preview(started.run_id, 2).runs
         ['greet']
         """
-        actor = self._actor(by)
-        return await migrating.preview(self._transactor, validate.run_id(run_id), to, tenant=self._tenant, actor=actor)
+        return await migrating.preview(self._transactor, validate.run_id(run_id), to, caller=self._caller(by))
 
     @operation(
         OPERATE,
@@ -103,7 +96,7 @@ class AsyncMigrations(AsyncGroup):
         >>> engine.migrations.migrate_all("hello", 1).runs
         0
         """
-        acting = self._acting(by)
+        caller = self._caller(by)
         options = {"workflow": workflow, "to": to, "of": of, "reason": validate.words("the reason", reason)}
         found = await migrating.live_runs(self._transactor, workflow, to, tenant=self._tenant, of=of)
         return await jobs.add_job(
@@ -111,8 +104,7 @@ class AsyncMigrations(AsyncGroup):
             JobAction.MIGRATE,
             sorted(found),
             options,
-            tenant=self._tenant,
-            acting=acting,
+            caller=caller,
             idempotency_key=None,
             digest=jobs.digest_of(JobAction.MIGRATE, options),
         )
@@ -132,14 +124,11 @@ class AsyncMigrations(AsyncGroup):
         >>> engine.migrations.preview_all("hello", 1).could_migrate
         0
         """
-        actor = self._actor(by)
         return await migrating.preview_all(
-            self._transactor, validate.key("the workflow", workflow), to, of=of, tenant=self._tenant, actor=actor
+            self._transactor, validate.key("the workflow", workflow), to, of=of, caller=self._caller(by)
         )
 
 
 class Migrations(Blocking[AsyncMigrations]):
-    migrate = blocking(AsyncMigrations.migrate)
-    preview = blocking(AsyncMigrations.preview)
-    migrate_all = blocking(AsyncMigrations.migrate_all)
-    preview_all = blocking(AsyncMigrations.preview_all)
+    migrate, preview = blocking(AsyncMigrations.migrate), blocking(AsyncMigrations.preview)
+    migrate_all, preview_all = blocking(AsyncMigrations.migrate_all), blocking(AsyncMigrations.preview_all)

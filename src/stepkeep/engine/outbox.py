@@ -137,9 +137,7 @@ class AsyncOutbox(AsyncGroup):
         ...     print(str(problem).partition(".")[0])
         no delivery of these is dead
         """
-        return await outbox.redrive(
-            self._transactor, tenant=self._tenant, actor=self._actor(by), reason=reason, run_id=run_id, sink=sink
-        )
+        return await outbox.redrive(self._transactor, caller=self._caller(by), reason=reason, run_id=run_id, sink=sink)
 
     @operation(
         OPERATE,
@@ -168,9 +166,7 @@ class AsyncOutbox(AsyncGroup):
         ...     print(str(problem).rpartition("; ")[2])
         only a dead event can be dropped.
         """
-        return await outbox.drop(
-            self._transactor, run_id, sink, event, tenant=self._tenant, actor=self._actor(by), reason=reason
-        )
+        return await outbox.drop(self._transactor, run_id, sink, event, caller=self._caller(by), reason=reason)
 
     @operation(READ, "GET /outbox/status", "get_outbox_status", "How far is each sink behind?", agents="reads")
     async def status(self) -> OutboxStatus:
@@ -282,15 +278,9 @@ class AsyncOutbox(AsyncGroup):
 
 
 class Outbox(Blocking[AsyncOutbox]):
-    list = blocking(AsyncOutbox.list)
-    show = blocking(AsyncOutbox.show)
-    redrive = blocking(AsyncOutbox.redrive)
-    drop = blocking(AsyncOutbox.drop)
-    status = blocking(AsyncOutbox.status)
-    history = blocking(AsyncOutbox.history)
-    take = blocking(AsyncOutbox.take)
-    ack = blocking(AsyncOutbox.ack)
-    fail = blocking(AsyncOutbox.fail)
+    list, show, redrive = blocking(AsyncOutbox.list), blocking(AsyncOutbox.show), blocking(AsyncOutbox.redrive)
+    drop, status, history = blocking(AsyncOutbox.drop), blocking(AsyncOutbox.status), blocking(AsyncOutbox.history)
+    take, ack, fail = blocking(AsyncOutbox.take), blocking(AsyncOutbox.ack), blocking(AsyncOutbox.fail)
     __call__ = blocking(AsyncOutbox.__call__)
 
 
@@ -315,10 +305,5 @@ def _place_in(taken: Taken, event: OutgoingEvent) -> tuple[int, int]:
 
 def _report(tenant: str, taken: Taken, place: tuple[int, int]) -> Report:
     return Report(
-        tenant=tenant,
-        run_id=taken.run_id,
-        sink=taken.sink,
-        fence=taken.fence,
-        sent=place[0],
-        sent_number=place[1],
+        tenant=tenant, run_id=taken.run_id, sink=taken.sink, fence=taken.fence, sent=place[0], sent_number=place[1]
     )

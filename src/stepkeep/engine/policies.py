@@ -51,7 +51,7 @@ class AsyncPolicies(AsyncBase):
         from stepkeep.definition.policy import publishable_policy
 
         document = publishable_policy(policy)
-        return await policies.publish_policy(self.transactor, document, tenant=self.tenant, actor=self._actor(by))
+        return await policies.publish_policy(self.transactor, document, caller=self._caller(by))
 
     @operation(
         ADMINISTER,
@@ -68,7 +68,7 @@ class AsyncPolicies(AsyncBase):
         >>> engine.policy_off(by="bea").policy
         'off'
         """
-        return await policies.publish_policy(self.transactor, policies.OFF, tenant=self.tenant, actor=self._actor(by))
+        return await policies.publish_policy(self.transactor, policies.OFF, caller=self._caller(by))
 
     @operation(
         READ,

@@ -16,29 +16,14 @@ from msgspec import Meta
 from stepkeep.definition import arguments
 from stepkeep.dialects.registry import names as dialects
 from stepkeep.edges.safe_text import type_name
-from stepkeep.engine.arguments import (
-    duration,
-    moment,
-    optional_key,
-    run_states,
-)
+from stepkeep.engine.arguments import duration, moment, optional_key, run_states
 from stepkeep.engine.base import AsyncBase
 from stepkeep.engine.hosted import vitals_of
 from stepkeep.engine.result import Result
-from stepkeep.kernel.authority import Caller
-from stepkeep.kernel.errors import (
-    InvalidInput,
-)
+from stepkeep.kernel.errors import InvalidInput
 from stepkeep.kernel.states import RunState
 from stepkeep.metrics.embedded import exposition_of
-from stepkeep.operations import (
-    approvals,
-    diagnosis,
-    projected,
-    retention,
-    validate,
-    views,
-)
+from stepkeep.operations import approvals, diagnosis, projected, retention, validate, views
 from stepkeep.operations.access import READ, Scope
 from stepkeep.operations.answers import says
 from stepkeep.operations.approvals import ApprovalList
@@ -242,9 +227,8 @@ class AsyncReading(AsyncBase):
         >>> engine.reject(waiting.run_id, by="bea")["decision"]
         'rejected'
         """
-        acting = self.access.acting(optional_key("by", by))
         asking = approvals.Asking(
-            caller=Caller(self.tenant, acting["actor"], acting["key"]),
+            caller=self._caller(by).bearer,
             mine=mine,
             late=late,
             barred=self.access.lacks(Scope.DECIDE, operation="approve"),

@@ -1,4 +1,4 @@
-"""What people do to a run: decide at gates and about stuck steps, complete steps, cancel, pause and resume."""
+"""What people do to a run: decide at gates and about stuck steps, complete steps, cancel, pause, resume, set aside."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from msgspec import Meta
 from stepkeep.definition import arguments
 from stepkeep.engine.arguments import encode_payload
 from stepkeep.engine.base import AsyncBase
-from stepkeep.operations import pausing, people, rollback, validate
+from stepkeep.operations import pausing, people, quarantine, rollback, validate
 from stepkeep.operations.access import COMPLETE, DECIDE, OPERATE, READ
 from stepkeep.operations.answers import says
 from stepkeep.operations.operation import Actor, Name, RunId, Words, group, operation
 from stepkeep.operations.people import MAX_EVIDENCE, Completed, Decided, NewToken, RunChange
+from stepkeep.operations.quarantine import QuarantineList, QuarantineView
 from stepkeep.operations.rollback import RollbackPreview
 from stepkeep.operations.typed import InPython
 from stepkeep.worker.runtime import Runtime
@@ -28,6 +29,7 @@ Delegator = Annotated[Name | None, says("Who delegated the decision.")]
 Required = Annotated[str, Meta(min_length=1, max_length=4000)]
 """Words that stay on record and must say something."""
 Outcome = Literal["Succeeded", "Failed", "Cancelled"]
+DAMAGED = {"reason": "its rows are damaged"}
 
 
 @group("", "Runs")
@@ -110,8 +112,7 @@ class AsyncRunActions(AsyncBase):
             self.transactor,
             run_id,
             approve=approve,
-            tenant=self.tenant,
-            **self._acting(by),
+            caller=self._caller(by),
             step=step,
             comment=comment,
             on_behalf_of=for_,
@@ -158,8 +159,7 @@ class AsyncRunActions(AsyncBase):
             validate.run_id(run_id),
             step,
             choice,
-            tenant=self.tenant,
-            **self._acting(by),
+            caller=self._caller(by),
             reason=reason,
             output=None if output is None else encode_payload(output),
         )
@@ -203,8 +203,7 @@ class AsyncRunActions(AsyncBase):
             step,
             token=token,
             outcome=outcome,
-            tenant=self.tenant,
-            **self._acting(by),
+            caller=self._caller(by),
             output=None if output is None else encode_payload(output),
             notes=notes,
             evidence=tuple(evidence),
@@ -234,7 +233,7 @@ class AsyncRunActions(AsyncBase):
         """
         token = Runtime().token()
         accepted = await people.reissue_token(
-            self.transactor, run_id, step, token=token, reason=reason, tenant=self.tenant, **self._acting(by)
+            self.transactor, run_id, step, token=token, reason=reason, caller=self._caller(by)
         )
         return people.told(NewToken, accepted, token=token)
 
@@ -262,7 +261,7 @@ class AsyncRunActions(AsyncBase):
         False
         """
         accepted = await people.cancel(
-            self.transactor, run_id, tenant=self.tenant, **self._acting(by), compensate=compensate, reason=reason
+            self.transactor, run_id, caller=self._caller(by), compensate=compensate, reason=reason
         )
         return people.told(RunChange, accepted)
 
@@ -277,9 +276,7 @@ class AsyncRunActions(AsyncBase):
         >>> print(engine.pause(started.run_id, reason="the shop is closed", by="bea").state)
         paused
         """
-        accepted = await pausing.pause_run(
-            self.transactor, run_id, tenant=self.tenant, **self._acting(by), reason=reason
-        )
+        accepted = await pausing.pause_run(self.transactor, run_id, caller=self._caller(by), reason=reason)
         return people.told(RunChange, accepted)
 
     @operation(
@@ -297,9 +294,7 @@ class AsyncRunActions(AsyncBase):
         >>> print(engine.resume(started.run_id).state)
         queued
         """
-        accepted = await pausing.resume_run(
-            self.transactor, run_id, tenant=self.tenant, **self._acting(by), reason=reason
-        )
+        accepted = await pausing.resume_run(self.transactor, run_id, caller=self._caller(by), reason=reason)
         return people.told(RunChange, accepted)
 
     @operation(
@@ -319,3 +314,44 @@ class AsyncRunActions(AsyncBase):
         []
         """
         return await rollback.rollback_preview(self.transactor, validate.run_id(run_id), tenant=self.tenant)
+
+    @operation(
+        OPERATE,
+        "POST /runs/{run_id}/quarantine",
+        "quarantine_run",
+        "Quarantine a run",
+        example=DAMAGED,
+        repeatable=False,
+    )
+    async def quarantine(self, run_id: RunId, *, reason: Required, by: Actor = None) -> QuarantineView:
+        """Quarantine a run, readable or not: nothing claims, changes or deletes it until it is released.
+
+        >>> started = engine.start(hello, {"name": "Ada"})
+        >>> engine.quarantine(started.run_id, reason="under investigation", by="bea").reason
+        'under investigation'
+        """
+        return await quarantine.quarantine(self.transactor, run_id, caller=self._caller(by), reason=reason)
+
+    @operation(
+        OPERATE, "POST /runs/{run_id}/release", "release_run", "End a quarantine", example=DAMAGED, repeatable=False
+    )
+    async def release(self, run_id: RunId, *, reason: Required, by: Actor = None) -> QuarantineView:
+        """End a run's quarantine; it continues where it was.
+
+        >>> started = engine.start(hello, {"name": "Ada"})
+        >>> _ = engine.quarantine(started.run_id, reason="under investigation")
+        >>> engine.release(started.run_id, reason="false alarm", by="bea").released_by
+        'bea'
+        """
+        return await quarantine.release(self.transactor, run_id, caller=self._caller(by), reason=reason)
+
+    @operation(READ, "GET /quarantine", "list_quarantined", "List quarantined runs", agents="reads")
+    async def quarantined(
+        self, *, history: Annotated[bool, says("Every quarantine there was, ended ones too.")] = False
+    ) -> QuarantineList:
+        """The quarantined runs; with `history` every quarantine, ended ones included.
+
+        >>> engine.quarantined().quarantined
+        []
+        """
+        return await quarantine.quarantined(self.transactor, tenant=self.tenant, history=history)

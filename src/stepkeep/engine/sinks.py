@@ -27,10 +27,7 @@ from stepkeep.store.rows import SinkRow
 from stepkeep.worker.executors.http import HttpPolicy
 from stepkeep.worker.secrets import Given, SecretReader, Secrets, as_secrets
 
-OPERATOR_KINDS = {
-    "jsonl": "writes to the disk of a worker",
-    "command": "runs a program on the machine of a worker",
-}
+OPERATOR_KINDS = {"jsonl": "writes to the disk of a worker", "command": "runs a program on the machine of a worker"}
 """Kinds of sinks that reach what belongs to the operator, and not to a tenant, and what they do."""
 NO_RUN = "00000000-0000-0000-0000-000000000000"
 
@@ -42,8 +39,7 @@ Patterns = Annotated[
     Iterable[str],
     InPython(
         Annotated[
-            list[Annotated[str, Meta(max_length=255)]],
-            Meta(max_length=100, description="Patterns of types of events."),
+            list[Annotated[str, Meta(max_length=255)]], Meta(max_length=100, description="Patterns of types of events.")
         ]
     ),
 ]
@@ -60,11 +56,7 @@ Sources = Annotated[
         ]
     ),
 ]
-EXAMPLE = {
-    "kind": "webhook",
-    "on": ["order.*"],
-    "options": {"url": "https://example.com/in", "secrets": ["HOOK"]},
-}
+EXAMPLE = {"kind": "webhook", "on": ["order.*"], "options": {"url": "https://example.com/in", "secrets": ["HOOK"]}}
 
 
 @group("sinks", "Sinks")
@@ -146,8 +138,9 @@ class AsyncSinks(AsyncGroup):
         if replace:
             await self._require_operator_of(name)
         plain = arguments.mapping("options", {} if options is None else options)
-        whose: dict[str, Any] = {"tenant": self._tenant, "actor": self._actor(by)}
-        return await sinks.add_sink(self._transactor, name, kind, options=plain, replace=replace, **whose, **more)
+        return await sinks.add_sink(
+            self._transactor, name, kind, options=plain, replace=replace, caller=self._caller(by), **more
+        )
 
     @operation(ADMINISTER, "DELETE /sinks/{name}", "remove_sink", "Remove a sink")
     async def remove(
@@ -165,14 +158,7 @@ class AsyncSinks(AsyncGroup):
         RemovedSink(removed='orders', discarded_runs=0)
         """
         await self._require_operator_of(name)
-        return await sinks.remove_sink(
-            self._transactor,
-            name,
-            discard=discard,
-            reason=reason,
-            tenant=self._tenant,
-            actor=self._actor(by),
-        )
+        return await sinks.remove_sink(self._transactor, name, discard=discard, reason=reason, caller=self._caller(by))
 
     @operation(READ, "GET /sinks", "list_sinks", "List sinks", pages="sinks", page_key="name", agents="reads")
     async def list(self) -> SinkList:
@@ -269,8 +255,5 @@ class AsyncSinks(AsyncGroup):
 
 
 class Sinks(Blocking[AsyncSinks]):
-    add = blocking(AsyncSinks.add)
-    replace = blocking(AsyncSinks.replace)
-    remove = blocking(AsyncSinks.remove)
-    list = blocking(AsyncSinks.list)
-    test = blocking(AsyncSinks.test)
+    add, replace, remove = blocking(AsyncSinks.add), blocking(AsyncSinks.replace), blocking(AsyncSinks.remove)
+    list, test = blocking(AsyncSinks.list), blocking(AsyncSinks.test)

@@ -20,24 +20,14 @@ from stepkeep.definition.bounds import START_DELAY
 from stepkeep.definition.missing_outputs import may_skip
 from stepkeep.definition.registry import Output
 from stepkeep.definition.retry import Duration, microseconds
-from stepkeep.engine.arguments import (
-    encode_labels,
-    encode_payload,
-    moment,
-    optional_key,
-)
+from stepkeep.engine.arguments import encode_labels, encode_payload, moment, optional_key
 from stepkeep.engine.definitions import AsyncDefinitions, Runnable, names_version
-from stepkeep.engine.hosted import AsyncHostedWorker, WorkerOptions
+from stepkeep.engine.hosted import Ability, AsyncHostedWorker, Begin, WorkerOptions
 from stepkeep.engine.reading import AsyncReading
 from stepkeep.engine.result import Result, settled_states
-from stepkeep.engine.run_workers import Ability, Begin
 from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.states import RUN_TERMINAL, RunState
-from stepkeep.operations import (
-    plans,
-    retention,
-    validate,
-)
+from stepkeep.operations import plans, retention, validate
 from stepkeep.operations.access import START
 from stepkeep.operations.answers import says
 from stepkeep.operations.operation import Actor, IdempotencyKey, RunId, group, operation
@@ -163,8 +153,7 @@ class AsyncStarting(AsyncDefinitions, AsyncReading):
         request = StartRequest(
             plan=plan,
             names_version=names_version(workflow),
-            tenant=self.tenant,
-            **self._acting(by),
+            caller=self._caller(by),
             input=encode_payload({} if given is None else given),
             idempotency_key=optional_key("the idempotency key", idempotency_key),
             scope=self._scope(),
@@ -191,7 +180,7 @@ class AsyncStarting(AsyncDefinitions, AsyncReading):
         >>> print(engine.start_idle(idle.run_id).state)
         queued
         """
-        return await start_idle(self.transactor, validate.run_id(run_id), tenant=self.tenant, **self._acting(by))
+        return await start_idle(self.transactor, validate.run_id(run_id), caller=self._caller(by))
 
     async def run(
         self,
@@ -240,7 +229,7 @@ class AsyncStarting(AsyncDefinitions, AsyncReading):
         request = await self._starter.reduced(request)
 
         async def begin(worker: Worker) -> StartedHere:
-            async with self._starter.quotas.place(request.tenant, request.key, request.run_id) as created:
+            async with self._starter.quotas.place(request.caller, request.run_id) as created:
                 begun = await self._starter.start_here(request, worker.first_claimer(), worker.note_unconfirmed)
                 created(begun.started.run_id)
             await retention.require_kept(self.store, begun.started, tenant=self.tenant)
@@ -434,8 +423,7 @@ class AsyncStarting(AsyncDefinitions, AsyncReading):
             self.transactor,
             self._starter,
             validate.run_id(run_id),
-            tenant=self.tenant,
-            **self._acting(by),
+            caller=self._caller(by),
             given=None if input is None else encode_payload(input),
             idempotency_key=optional_key("the idempotency key", idempotency_key),
             scope=self._scope(),

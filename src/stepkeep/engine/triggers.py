@@ -119,8 +119,8 @@ class AsyncTriggers(AsyncGroup):
         from stepkeep.definition.triggers import read_trigger
 
         spec = read_trigger(given, manage.trigger_name(name))
-        wanted, who = validate.key("the name of the workflow", workflow), self._actor(by)
-        return await manage.add_trigger(self._firer, spec, wanted, tenant=self._tenant, actor=who)
+        wanted, caller = validate.key("the name of the workflow", workflow), self._caller(by)
+        return await manage.add_trigger(self._firer, spec, wanted, caller=caller)
 
     @operation(OPERATE, f"DELETE {NAMED}", "remove_trigger", "Remove a trigger that was added by hand")
     async def remove(self, name: TriggerName, *, by: Actor = None) -> TriggerView:
@@ -131,7 +131,7 @@ class AsyncTriggers(AsyncGroup):
         >>> engine.triggers.remove("hourly").state
         'removed'
         """
-        self._acting(by)
+        self._caller(by)
         return await manage.remove_trigger(self._firer, name, tenant=self._tenant)
 
     @operation(OPERATE, f"POST {NAMED}/pause", "pause_trigger", "Pause a trigger")
@@ -143,7 +143,7 @@ class AsyncTriggers(AsyncGroup):
         >>> engine.triggers.pause("hourly", by="ann").paused_by
         'ann'
         """
-        return await manage.pause_trigger(self._firer, name, tenant=self._tenant, actor=self._actor(by))
+        return await manage.pause_trigger(self._firer, name, caller=self._caller(by))
 
     @operation(OPERATE, f"POST {NAMED}/resume", "resume_trigger", "Resume a trigger")
     async def resume(self, name: TriggerName, *, by: Actor = None) -> TriggerView:
@@ -155,7 +155,7 @@ class AsyncTriggers(AsyncGroup):
         >>> engine.triggers.resume("hourly").state
         'active'
         """
-        self._acting(by)
+        self._caller(by)
         return await manage.resume_trigger(self._firer, name, tenant=self._tenant)
 
     @operation(
@@ -184,9 +184,7 @@ class AsyncTriggers(AsyncGroup):
         ('started', True)
         """
         encode_payload(payload)
-        return await manage.fire_trigger(
-            self._firer, name, tenant=self._tenant, acting=self._acting(by), key=key, payload=payload
-        )
+        return await manage.fire_trigger(self._firer, name, caller=self._caller(by), key=key, payload=payload)
 
     @operation(
         OPERATE,
@@ -222,8 +220,7 @@ class AsyncTriggers(AsyncGroup):
         return await manage.backfill(
             self._firer,
             name,
-            tenant=self._tenant,
-            actor=self._actor(by),
+            caller=self._caller(by),
             since=_micros(since),
             until=_micros(until),
             at_once=at_once,
@@ -244,7 +241,7 @@ class AsyncTriggers(AsyncGroup):
         >>> engine.triggers.stop_backfill("hourly", job.backfill).state
         'stopped'
         """
-        self._acting(by)
+        self._caller(by)
         job = validate.key("the id of the backfill", backfill)
         return await manage.stop_backfill(self._firer, manage.trigger_name(name), job, tenant=self._tenant)
 
@@ -279,24 +276,17 @@ class AsyncTriggers(AsyncGroup):
             self._firer,
             event,
             payload,
-            tenant=self._tenant,
-            actor=self._actor(by),
+            caller=self._caller(by),
             event_id=str(uuid7()) if id is None else id,
             correlation_id=correlation_id,
         )
 
 
 class Triggers(Blocking[AsyncTriggers]):
-    list = blocking(AsyncTriggers.list)
-    show = blocking(AsyncTriggers.show)
-    next = blocking(AsyncTriggers.next)
-    add = blocking(AsyncTriggers.add)
-    remove = blocking(AsyncTriggers.remove)
-    pause = blocking(AsyncTriggers.pause)
-    resume = blocking(AsyncTriggers.resume)
-    fire = blocking(AsyncTriggers.fire)
-    backfill = blocking(AsyncTriggers.backfill)
-    stop_backfill = blocking(AsyncTriggers.stop_backfill)
+    list, show, next = blocking(AsyncTriggers.list), blocking(AsyncTriggers.show), blocking(AsyncTriggers.next)
+    add, remove, pause = blocking(AsyncTriggers.add), blocking(AsyncTriggers.remove), blocking(AsyncTriggers.pause)
+    resume, fire = blocking(AsyncTriggers.resume), blocking(AsyncTriggers.fire)
+    backfill, stop_backfill = blocking(AsyncTriggers.backfill), blocking(AsyncTriggers.stop_backfill)
     emit = blocking(AsyncTriggers.emit)
 
 

@@ -60,9 +60,7 @@ class AsyncUsers(AsyncGroup):
         >>> print(engine.users.create("portal", kind="service").user.kind)
         service
         """
-        return await principals.create_user(
-            self._store, self._tenant, name, kind=kind, display=display, acting=self._acting(by)
-        )
+        return await principals.create_user(self._store, name, kind=kind, display=display, caller=self._caller(by))
 
     @operation(ADMINISTER, "POST /users/{name:path}/disable", "disable_user", "Disable a user", ends_access=True)
     async def disable(self, name: UserName, *, by: Actor = None) -> DisabledUser:
@@ -72,7 +70,7 @@ class AsyncUsers(AsyncGroup):
         >>> engine.users.disable("ann").revoked_keys
         []
         """
-        return await principals.disable_user(self._store, self._tenant, name, acting=self._acting(by))
+        return await principals.disable_user(self._store, name, caller=self._caller(by))
 
     @operation(ADMINISTER, "POST /users/{name:path}/enable", "enable_user", "Enable a disabled user")
     async def enable(self, name: UserName, *, by: Actor = None) -> UserView:
@@ -82,7 +80,7 @@ class AsyncUsers(AsyncGroup):
         >>> print(engine.users.enable("ann").user.disabled_at)
         None
         """
-        return await principals.enable_user(self._store, self._tenant, name, acting=self._acting(by))
+        return await principals.enable_user(self._store, name, caller=self._caller(by))
 
     @operation(
         ADMINISTER,
@@ -113,13 +111,12 @@ class AsyncUsers(AsyncGroup):
         """
         return await principals.grant(
             self._store,
-            self._tenant,
             name,
             *_membership("grant", role, group),
             to_group=to_group,
             valid_from=moment("valid_from", valid_from),
             valid_to=moment("valid_to", valid_to),
-            acting=self._acting(by),
+            caller=self._caller(by),
         )
 
     @operation(
@@ -146,8 +143,8 @@ class AsyncUsers(AsyncGroup):
         'finance'
         """
         what = _membership("revoke", role, group)
-        acting = self._acting(by)
-        return await principals.revoke(self._store, self._tenant, name, *what, from_group=from_group, acting=acting)
+        caller = self._caller(by)
+        return await principals.revoke(self._store, name, *what, from_group=from_group, caller=caller)
 
     @operation(
         OWN,
@@ -182,14 +179,13 @@ class AsyncUsers(AsyncGroup):
             raise InvalidInput("a delegation has an end, or none on purpose: give valid_to or open_ended=True.")
         return await principals.delegate(
             self._store,
-            self._tenant,
             self.access,
             delegator,
             to,
             reason=reason,
             valid_from=moment("valid_from", valid_from),
             valid_to=moment("valid_to", valid_to),
-            acting=self._acting(by),
+            caller=self._caller(by),
         )
 
     @operation(
@@ -208,9 +204,7 @@ class AsyncUsers(AsyncGroup):
         >>> engine.users.undelegate("ann", "bea").delegation.revoked_at is None
         False
         """
-        return await principals.undelegate(
-            self._store, self._tenant, self.access, delegator, to, acting=self._acting(by)
-        )
+        return await principals.undelegate(self._store, self.access, delegator, to, caller=self._caller(by))
 
     @operation(READ, "GET /delegations", "list_delegations", "List delegations", pages="delegations", page_key="id")
     async def delegations(self) -> DelegationList:
@@ -264,17 +258,10 @@ class AsyncUsers(AsyncGroup):
 
 
 class Users(Blocking[AsyncUsers]):
-    create = blocking(AsyncUsers.create)
-    disable = blocking(AsyncUsers.disable)
-    enable = blocking(AsyncUsers.enable)
-    grant = blocking(AsyncUsers.grant)
-    revoke = blocking(AsyncUsers.revoke)
-    delegate = blocking(AsyncUsers.delegate)
-    undelegate = blocking(AsyncUsers.undelegate)
-    delegations = blocking(AsyncUsers.delegations)
-    show = blocking(AsyncUsers.show)
-    history = blocking(AsyncUsers.history)
-    list = blocking(AsyncUsers.list)
+    create, disable, enable = blocking(AsyncUsers.create), blocking(AsyncUsers.disable), blocking(AsyncUsers.enable)
+    grant, revoke, delegate = blocking(AsyncUsers.grant), blocking(AsyncUsers.revoke), blocking(AsyncUsers.delegate)
+    undelegate, delegations = blocking(AsyncUsers.undelegate), blocking(AsyncUsers.delegations)
+    show, history, list = blocking(AsyncUsers.show), blocking(AsyncUsers.history), blocking(AsyncUsers.list)
 
 
 def _membership(what: str, role: str | None, group: str | None) -> tuple[MembershipKind, str]:

@@ -76,10 +76,7 @@ class AsyncVersions(AsyncGroup):
         >>> engine.versions.withdraw("hello", 1, reason="it greets the wrong person").triggers
         []
         """
-        actor = self._actor(by)
-        told = await withdrawn.withdraw(
-            self._transactor, workflow, version, tenant=self._tenant, actor=actor, reason=reason
-        )
+        told = await withdrawn.withdraw(self._transactor, workflow, version, caller=self._caller(by), reason=reason)
         self._starter.withdrawals.forget(self._tenant)
         return told
 
@@ -98,13 +95,11 @@ class AsyncVersions(AsyncGroup):
         >>> engine.versions.restore("hello", 1).state
         'published'
         """
-        actor = self._actor(by)
-        told = await withdrawn.restore(self._transactor, workflow, version, tenant=self._tenant, actor=actor)
+        told = await withdrawn.restore(self._transactor, workflow, version, caller=self._caller(by))
         self._starter.withdrawals.forget(self._tenant)
         return told
 
 
 class Versions(Blocking[AsyncVersions]):
-    show = blocking(AsyncVersions.show)
-    withdraw = blocking(AsyncVersions.withdraw)
+    show, withdraw = blocking(AsyncVersions.show), blocking(AsyncVersions.withdraw)
     restore = blocking(AsyncVersions.restore)

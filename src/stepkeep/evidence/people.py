@@ -65,7 +65,7 @@ async def read_record(store: Store, tenant: str, names: Collection[str] = ()) ->
         return PeopleRecord(
             journal=journal,
             **_compared(journal, rows, tenant),
-            authorities={caller.person: found[caller] for caller in callers},
+            authorities={caller.actor: found[caller] for caller in callers},
         )
 
     return await again_if_contended(once)

@@ -48,7 +48,7 @@ def refusal_in(draft: Draft, step: Step, caller: Caller, *, with_any_key: bool) 
         if step.state is StepState.AWAITING_APPROVAL and not is_exhausted(step):
             _check_gate(draft, step, caller)
         else:
-            check_duties(draft, step, caller, caller.person)
+            check_duties(draft, step, caller, caller.actor)
     except NotAllowed as refusal:
         return refusal.with_traceback(None)
     return None
@@ -67,13 +67,13 @@ def _check_gate(draft: Draft, step: Step, caller: Caller) -> None:
     opening = opening_of(draft, step)
     if is_past_deadline(opening, draft.now):
         said = f"the deadline of {draft.planned(step).name} has passed"
-        raise NotAllowed(said, "deadline", caller.person, "its deadline has passed")
+        raise NotAllowed(said, "deadline", caller.actor, "its deadline has passed")
     for ballot in opening.ballots:
-        if ballot.person == caller.person:
+        if ballot.person == caller.actor:
             word = "approved" if ballot.approve else "rejected"
-            said = f"{caller.person} has {word} {draft.planned(step).name} already; a decision is final"
-            raise NotAllowed(said, "one_decision", caller.person, f"has {word} it")
+            said = f"{caller.actor} has {word} {draft.planned(step).name} already; a decision is final"
+            raise NotAllowed(said, "one_decision", caller.actor, f"has {word} it")
     event = GateDecided(
-        tenant=caller.tenant, run_id=draft.run_id, actor=caller.person, key=caller.key, no=step.no, approve=True
+        tenant=caller.tenant, run_id=draft.run_id, actor=caller.actor, key=caller.key, no=step.no, approve=True
     )
     fitting_voices(draft, step, event)

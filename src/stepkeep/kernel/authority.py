@@ -25,11 +25,18 @@ ADMIN = "admin"
 
 
 class Caller(NamedTuple):
-    """The actor of an event in its tenant, and the id of the key that was used, if any."""
+    """The one that asks: the actor in a tenant, the id of the key that was used, and the actor of the program that
+    named another one (`vouched_by`), if it did. Authorities are read by the `bearer`."""
 
     tenant: str
-    person: str
+    actor: str
     key: str | None = None
+    vouched_by: str | None = None
+
+    @property
+    def bearer(self) -> Caller:
+        """The same without the program: what an actor may do does not depend on it."""
+        return self if self.vouched_by is None else self._replace(vouched_by=None)
 
 
 class MembershipKind(StrEnum):
@@ -137,7 +144,7 @@ class OnlyVouched(dict[Caller, Authority]):
     """The authorities in a world without tables of people: the host vouches for every name."""
 
     def __missing__(self, caller: Caller) -> Authority:
-        return Authority(person=caller.person)
+        return Authority(person=caller.actor)
 
 
 def admit(authority: Authority, caller: Caller, now: int) -> None:
@@ -147,7 +154,7 @@ def admit(authority: Authority, caller: Caller, now: int) -> None:
     Traceback (most recent call last):
     stepkeep.kernel.errors.NotAllowed: ann is disabled and may not act. Enable the account first, ...
     """
-    person, key = caller.person, authority.key
+    person, key = caller.actor, authority.key
     if caller.key is None:
         if not authority.vouching_allowed:
             raise NotAllowed(

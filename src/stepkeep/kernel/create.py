@@ -45,17 +45,14 @@ def origin_of(plan: Plan, given: bytes, asked_before: bytes | None = None) -> di
 def create_run(
     plan: Plan,
     *,
-    tenant: str,
     run_id: str,
     priority: int,
     business_key: str | None,
     given: bytes,
-    actor: str,
+    caller: Caller,
     now: int,
     start: bool,
     start_at: int | None = None,
-    vouched_by: str | None = None,
-    key: str | None = None,
     labels: bytes | None = None,
     policy: Policy | None = None,
     spend: Mapping[str, Mapping[str, float]] | None = None,
@@ -72,7 +69,7 @@ def create_run(
     Missing if a policy reads the standing of the actor, and `authorities` does not have it.
     """
     blank = Run(
-        tenant=tenant,
+        tenant=caller.tenant,
         id=run_id,
         definition_id=plan.definition_id,
         priority=priority,
@@ -90,7 +87,7 @@ def create_run(
         input=given,
         authorities={} if authorities is None else authorities,
         policy=policy,
-        origin=Origin(actor, labels),
+        origin=Origin(caller.actor, labels),
         costs=() if continuation is None else continuation.costs,
         kept={} if continuation is None else continuation.deadlines,
         spend={} if spend is None else spend,
@@ -105,7 +102,7 @@ def create_run(
     waiting = waiting_numbers(plan, () if continuation is None else continuation.notes) if awaits_slot else frozenset()
     if waiting:
         origin |= {"awaits_slot": True}
-    draft.caused_by("run_created", actor, vouched(origin, vouched_by, key))
+    draft.caused_by("run_created", caller.actor, vouched(origin, caller))
     draft.move_run(RunTrigger.CREATED)
     if continuation is not None:
         adopt_all(draft, continuation, plan, priority)
@@ -114,7 +111,7 @@ def create_run(
             continue
         draft.add(
             Step(
-                tenant=tenant,
+                tenant=caller.tenant,
                 run_id=run_id,
                 no=planned.no,
                 queue=planned.queue,
@@ -125,9 +122,9 @@ def create_run(
     if is_later:
         draft.due_at = start_at
     elif start:
-        draft.caused_by("run_started", actor)
+        draft.caused_by("run_started", caller.actor)
         if continuation is not None and continuation.how is GoingOn.ROLLBACK:
-            begin_rollback(draft, actor, continuation.run_id)
+            begin_rollback(draft, caller.actor, continuation.run_id)
         else:
             begin(draft, None if continuation is None else continuation.began_at)
         roll_up(draft)

@@ -76,10 +76,10 @@ def _refuse(source: StepState, trigger: StepTrigger) -> NoReturn:
     raise AssertionError(f"the table has a row for {trigger} of {source}")
 
 
-def vouched(detail: Mapping[str, Any] | None, vouched_by: str | None, key: str | None = None) -> dict[str, Any]:
+def vouched(detail: Mapping[str, Any] | None, by: Request | Caller) -> dict[str, Any]:
     """The detail of a cause, with the program that vouched for its actor and the id of the key that was used."""
-    voucher = {} if vouched_by is None else {"vouched_by": vouched_by}
-    return {**(detail or {}), **voucher, **({} if key is None else {"key": key})}
+    voucher = {} if by.vouched_by is None else {"vouched_by": by.vouched_by}
+    return {**(detail or {}), **voucher, **({} if by.key is None else {"key": by.key})}
 
 
 def json_text(value: Any) -> str:
@@ -275,7 +275,7 @@ class Draft:
 
     def requested(self, event: str, by: Request, detail: Mapping[str, Any] | None = None) -> None:
         """Set the cause of the following hops: a request, with what stood for its actor."""
-        self.caused_by(event, by.actor, vouched(detail, by.vouched_by, by.key))
+        self.caused_by(event, by.actor, vouched(detail, by))
 
     def caused_by(self, event: str, actor: str, detail: Mapping[str, Any] | None = None) -> None:
         """Set the cause of the following hops."""

@@ -30,6 +30,11 @@ class Request(Event, frozen=True, kw_only=True, gc=False):
     vouched_by: str | None = None
     key: str | None = None
 
+    @property
+    def bearer(self) -> Caller:
+        """The caller by whom the authority is read."""
+        return Caller(self.tenant, self.actor, self.key)
+
 
 class RunStarted(Request, frozen=True, kw_only=True, gc=False):
     """An idle run is started."""
@@ -277,4 +282,4 @@ def caller_of(event: Request) -> Caller | None:
         return None
     if isinstance(event, MessageArrived) and event.kept_at is not None:
         return None
-    return Caller(event.tenant, event.actor, event.key)
+    return event.bearer

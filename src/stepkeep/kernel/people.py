@@ -45,7 +45,7 @@ def complete_by_hand(draft: Draft, event: CompletionSignalled) -> Reply:
     if step.state is not StepState.AWAITING_COMPLETION:
         return _completed_before(step, name, event)
     _check_deadline(draft, step, name)
-    voice = check_duties(draft, step, Caller(event.tenant, event.actor, event.key), event.on_behalf_of or event.actor)
+    voice = check_duties(draft, step, event.bearer, event.on_behalf_of or event.actor)
     verdict = judged_signal(draft, step)
     record = _completion_record(draft, event, voice)
     draft.requested("completion_signalled", event, {"step": name, "outcome": event.outcome, **_proof(event, voice)})

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 import msgspec
 from msgspec.structs import replace
 
+from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.create import create_run, origin_of
 from stepkeep.kernel.decision import Decision
 from stepkeep.kernel.draft import vouched
@@ -47,15 +48,12 @@ class StartTemplate(msgspec.Struct, frozen=True):
     def instantiate(
         self,
         *,
-        tenant: str,
         run_id: str,
         priority: int,
         business_key: str | None,
         given: bytes,
-        actor: str,
+        caller: Caller,
         now: int,
-        vouched_by: str | None = None,
-        key: str | None = None,
         asked_before: bytes | None = None,
     ) -> Decision:
         """The decision that `create_run` would make for this run."""
@@ -64,14 +62,18 @@ class StartTemplate(msgspec.Struct, frozen=True):
             text = _written([replace(hop, due_at=_after(hop.due_at, now)) for hop in self.hops])
         first, *later = self.causes
         causes = (
-            Cause(first.event, actor, vouched(origin_of(self.plan, given, asked_before), vouched_by, key)),
-            *[Cause(cause.event, actor) for cause in later],
+            Cause(
+                first.event,
+                caller.actor,
+                vouched(origin_of(self.plan, given, asked_before), caller),
+            ),
+            *[Cause(cause.event, caller.actor) for cause in later],
         )
-        body = _encode(_Body(tenant, run_id, run.seq, now, causes, text))
-        entry = SealedEntry(tenant, run_id, run.seq, now, body, chain(GENESIS, body))
+        body = _encode(_Body(caller.tenant, run_id, run.seq, now, causes, text))
+        entry = SealedEntry(caller.tenant, run_id, run.seq, now, body, chain(GENESIS, body))
         created = replace(
             run,
-            tenant=tenant,
+            tenant=caller.tenant,
             id=run_id,
             priority=priority,
             business_key=business_key,
@@ -84,7 +86,7 @@ class StartTemplate(msgspec.Struct, frozen=True):
         steps = [
             replace(
                 step,
-                tenant=tenant,
+                tenant=caller.tenant,
                 run_id=run_id,
                 priority=priority,
                 ready_at=_after(step.ready_at, now),
@@ -100,7 +102,7 @@ def start_template(plan: Plan, *, start: bool) -> StartTemplate | None:
     if start and (plan.policies or any(_differs(plan.steps[no]) for no in plan.roots)):
         return None
     first = create_run(
-        plan, tenant="", run_id="", priority=0, business_key=None, given=b"null", actor="", now=0, start=start
+        plan, run_id="", priority=0, business_key=None, given=b"null", caller=Caller("", ""), now=0, start=start
     )
     assert first.entry is not None
     entry = open_entry(first.entry.body)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.decision import Accepted, Reply
 from stepkeep.kernel.definition import OnExhausted
 from stepkeep.kernel.draft import Draft, json_text
@@ -60,7 +59,7 @@ def decide_step(draft: Draft, event: HoldDecided) -> Reply:
     if not holds and event.choice not in CHOICES.get(step.state, ()):
         return _decided_before(draft, step, event.actor, decision)
     _check(draft, step, event, name, holds)
-    check_duties(draft, step, Caller(event.tenant, event.actor, event.key), event.actor)
+    check_duties(draft, step, event.bearer, event.actor)
     draft.requested(
         "hold_decided" if holds else "step_decided",
         event,

@@ -13,7 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 from stepkeep.edges.names import same_names
-from stepkeep.kernel.authority import Caller, MembershipKind
+from stepkeep.kernel.authority import MembershipKind
 from stepkeep.kernel.child_runs import open_child
 from stepkeep.kernel.decision import Accepted, Reply
 from stepkeep.kernel.definition import Approval, Level, Loop, Map, Standing, Switch, Worked
@@ -91,7 +91,7 @@ def choose_voice(draft: Draft, step: Step, event: GateDecided | GateRequest) -> 
 def fitting_voices(draft: Draft, step: Step, event: GateDecided | GateRequest) -> list[Chosen]:
     """Every voice in which the person may decide, their own first. Refuses where there is none."""
     gate, opening = gate_of(draft, step), opening_of(draft, step)
-    authority = draft.authority(Caller(event.tenant, event.actor, event.key))
+    authority = draft.authority(event.bearer)
     levels = open_levels(gate, opening)
     moments = Moments(opening.at, draft.now, gate.standing or Standing.BOTH)
     fits: list[Chosen] = []

@@ -15,7 +15,7 @@ from enum import StrEnum
 from functools import wraps
 from inspect import iscoroutinefunction
 from types import MappingProxyType
-from typing import Any, TypedDict, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -108,14 +108,6 @@ them."""
 
 KEYLESS = "tenant"
 """The scope of idempotency keys of callers without an API key: they share those of the tenant."""
-
-
-class Acting(TypedDict):
-    """The arguments that say on record who acts."""
-
-    actor: str
-    vouched_by: str | None
-    key: str | None
 
 
 class Credential(msgspec.Struct, frozen=True):
@@ -256,8 +248,8 @@ class Access:
             self.actor,
         )
 
-    def acting(self, by: str | None) -> Acting:
-        """The actor on record, and this engine's own one where it vouches for another."""
+    def caller(self, by: str | None = None) -> Caller:
+        """Who is on record: the owner of the key, or the person `by` for whom it vouches."""
         actor = self.actor if by is None else by
         if actor != self.actor and not self.may(Scope.VOUCH):
             assert self.key is not None
@@ -266,11 +258,11 @@ class Access:
                 "key_owner",
                 actor,
             )
-        return {
-            "actor": actor,
-            "vouched_by": None if actor == self.actor else self.actor,
-            "key": None if self.key is None else self.key.id,
-        }
+        return self._named(actor)
+
+    def _named(self, actor: str) -> Caller:
+        key = None if self.key is None else self.key.id
+        return Caller(self.tenant, actor, key, None if actor == self.actor else self.actor)
 
     async def admitted(
         self,
@@ -278,10 +270,13 @@ class Access:
         arguments: Sequence[Any],
         named: Mapping[str, Any],
         work: Callable[[], Awaitable[T]],
+        *,
+        is_admitted: bool = False,
     ) -> T:
-        """Do the work of an operation if this caller may ask for it, and add it to the audit log."""
+        """Do the work of an operation if this caller may ask for it, and add it to the audit log. `is_admitted`: the
+        caller was admitted when the request arrived, and only its key may have ended since."""
         try:
-            await self.admit(operation)
+            await (self.check() if is_admitted else self.admit(operation))
             result = await work()
         except StepkeepError as problem:
             await self.note(operation, arguments, named, error=problem)
@@ -307,14 +302,10 @@ class Access:
         if error is None and operation.startswith(audit.OWN_RECORD):
             return
         by = named.get("by")
-        actor = by if isinstance(by, str) else self.actor
         row = audit.entry(
-            tenant=self.tenant,
-            actor=actor,
-            key=None if self.key is None else self.key.id,
+            caller=self._named(by if isinstance(by, str) else self.actor),
             operation=operation,
             target=audit.target_of(arguments, named, result),
-            vouched_by=None if actor == self.actor else self.actor,
             error=error,
         )
         if operation in audit.FREQUENT:
@@ -330,7 +321,7 @@ class Access:
                 row = await self._store.people.read_tenant(self.tenant)
                 self._vouching = Vouching.ALLOWED if row is None else row.vouching
             else:
-                caller = Caller(self.tenant, self.actor, self.key.id)
+                caller = self._named(self.actor)
                 authorities = await self._store.people.read_authorities([caller])
                 admit(authorities[caller], caller, await self._store.now())
                 self._hand = authorities[caller].key
@@ -355,8 +346,8 @@ def guarded(prefix: str = "", free: Collection[str] = ()) -> Callable[[K], K]:
                 method.__qualname__ = f"{kind.__qualname__}.{name}"
                 if prefix + name not in OPERATIONS:
                     raise LookupError(f"{prefix}{name} has no row in the table of operations")
-                # A method with a row of its own asks already.
-                setattr(kind, name, method if hasattr(method, "operation") else _admitted(prefix + name, method))
+                # One that asks already is not made to ask twice.
+                setattr(kind, name, method if hasattr(method, "asks") else _admitted(prefix + name, method))
         return kind
 
     return guard
@@ -366,6 +357,9 @@ def _admitted(operation: str, method: Any) -> Any:
     @wraps(method)
     async def admitted(self: Any, *arguments: Any, **named: Any) -> Any:
         access: Access = self.access
-        return await access.admitted(operation, arguments, named, lambda: method(self, *arguments, **named))
+        is_admitted = self.admitted == operation
+        work = lambda: method(self, *arguments, **named)  # noqa: E731
+        return await access.admitted(operation, arguments, named, work, is_admitted=is_admitted)
 
+    admitted.asks = operation  # type: ignore[attr-defined]
     return admitted

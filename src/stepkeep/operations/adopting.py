@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from typing import Protocol
 
 from stepkeep.kernel.adoption import Continuation
+from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.errors import Conflict, NotFound
 from stepkeep.kernel.states import RUN_TERMINAL
 from stepkeep.store.change import Loaded, RunKey, Want, Write
@@ -20,7 +21,7 @@ class Continuing(Protocol):
     """A request for a run that may continue an earlier one."""
 
     @property
-    def tenant(self) -> str: ...
+    def caller(self) -> Caller: ...
     @property
     def run_id(self) -> str: ...
     @property
@@ -29,14 +30,14 @@ class Continuing(Protocol):
 
 def continued_runs(requests: Iterable[Continuing]) -> list[Want]:
     """The earlier runs, to be locked."""
-    keys = {(one.tenant, one.continuation.run_id) for one in requests if one.continuation is not None}
+    keys = {(one.caller.tenant, one.continuation.run_id) for one in requests if one.continuation is not None}
     return [Want(tenant=tenant, run_id=run_id) for tenant, run_id in sorted(keys)]
 
 
 def adopted_runs(requests: Iterable[Continuing]) -> tuple[RunKey, ...]:
     """The runs that executed the adopted steps."""
     found = {
-        (one.tenant, reference.run)
+        (one.caller.tenant, reference.run)
         for one in requests
         if one.continuation is not None
         for _, _, reference in one.continuation.in_order()
@@ -73,7 +74,7 @@ class Continuations:
         continuation = request.continuation
         if continuation is None:
             return
-        key = (request.tenant, continuation.run_id)
+        key = (request.caller.tenant, continuation.run_id)
         run = self._loaded.runs.get(key)
         if run is None:
             raise self._loaded.barred.get(key) or NotFound(f"there is no run {key[1]}")
@@ -83,14 +84,14 @@ class Continuations:
             if key in self._retried:
                 raise continued_already(key[1], None)
             rows = [row for place in self._loaded.adoptions.values() for row in place]
-            refuse_second_owner(continuation, request.tenant, rows)
+            refuse_second_owner(continuation, request.caller.tenant, rows)
 
     def take(self, request: Continuing, write: Write) -> None:
         """A retry or a migration takes over the undo of what the earlier run had adopted itself."""
         continuation = request.continuation
         if continuation is not None and continuation.how.owns_undo:
-            self._retried.add((request.tenant, continuation.run_id))
-            write.released_undo.append((request.tenant, continuation.run_id))
+            self._retried.add((request.caller.tenant, continuation.run_id))
+            write.released_undo.append((request.caller.tenant, continuation.run_id))
 
 
 def refuse_second_owner(continuation: Continuation, tenant: str, rows: Iterable[AdoptionRow]) -> None:

@@ -211,7 +211,7 @@ def _view(
     refusal = asking.barred or case.refusal(gate.no, asking.caller, authorities)
     reason = aside.get(gate.run_id)
     if reason is not None:
-        refusal = NotAllowed(f"run {gate.run_id} is quarantined: {reason}", "quarantined", asking.caller.person)
+        refusal = NotAllowed(f"run {gate.run_id} is quarantined: {reason}", "quarantined", asking.caller.actor)
     shown = decode_json(gate.shown)
     return OpenGate(
         run_id=gate.run_id,

@@ -20,6 +20,7 @@ from msgspec.structs import replace
 from uuid_utils import uuid7
 
 from stepkeep.edges.secret_values import KNOWN
+from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.bounds import LAST_SEQ
 from stepkeep.kernel.errors import InvalidInput, NotAllowed, StepkeepError
 from stepkeep.operations.answers import Answer, Moment, Next, says
@@ -105,6 +106,7 @@ class AuditLog:
 
     def __init__(self, store: Store, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._store, self._monotonic = store, monotonic
+        self.most_waiting = MOST_WAITING
         self._waiting: list[tuple[AuditRow, float, asyncio.Future[None] | None]] = []
         self._flushing: asyncio.Task[None] | None = None
         self._writing: asyncio.Future[None] | None = None
@@ -140,10 +142,10 @@ class AuditLog:
 
     def _put(self, row: AuditRow, stored: asyncio.Future[None] | None) -> None:
         self._waiting.append((row, self._monotonic(), stored))
-        if len(self._waiting) > MOST_WAITING:
+        if len(self._waiting) > self.most_waiting:
             given_up = self._waiting.pop(0)
             _settle([given_up])
-            log.error("an entry of the audit log is given up: %d entries wait for the database", MOST_WAITING)
+            log.error("an entry of the audit log is given up: %d entries wait for the database", self.most_waiting)
         # A start in the transaction of a synchronous program has no loop: its entry goes with the next one.
         loop = _running_loop()
         if loop is not None and (self._flushing is None or self._flushing.done()):
@@ -197,12 +199,9 @@ def _settle(batch: Sequence[tuple[AuditRow, float, asyncio.Future[None] | None]]
 
 def entry(
     *,
-    tenant: str,
-    actor: str,
-    key: str | None,
+    caller: Caller,
     operation: str,
     target: str = "",
-    vouched_by: str | None = None,
     error: BaseException | None = None,
     code: str | None = None,
 ) -> AuditRow:
@@ -211,12 +210,12 @@ def entry(
     refused = isinstance(error, NotAllowed)
     outcome = Outcome.DONE if error is None and code is None else Outcome.FAILED
     return AuditRow(
-        tenant=tenant,
+        tenant=caller.tenant,
         id=str(uuid7()),
         at=0,
-        actor=_short(actor),
-        key=key,
-        vouched_by=None if vouched_by is None else _short(vouched_by),
+        actor=_short(caller.actor),
+        key=caller.key,
+        vouched_by=None if caller.vouched_by is None else _short(caller.vouched_by),
         operation=operation,
         target=_short(KNOWN.hide(target)),
         outcome=Outcome.REFUSED if refused or code is not None else outcome,

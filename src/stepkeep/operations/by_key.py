@@ -113,10 +113,7 @@ class KeySender:
         name: str,
         payload: bytes,
         *,
-        tenant: str,
-        actor: str,
-        vouched_by: str | None = None,
-        api_key: str | None = None,
+        caller: Caller,
         message_id: str | None = None,
         ttl: int | None = None,
         start: StartRequest | None = None,
@@ -124,11 +121,11 @@ class KeySender:
         """Send a message to the run with this business key; without one, start it or keep the message."""
         check_message_size(payload)
         message = MessageArrived(
-            tenant=tenant,
+            tenant=caller.tenant,
             run_id=NO_RUN,
-            actor=validate.key("the actor", actor),
-            vouched_by=vouched_by,
-            key=api_key,
+            actor=validate.key("the actor", caller.actor),
+            vouched_by=caller.vouched_by,
+            key=caller.key,
             id=str(uuid7()) if message_id is None else validate.key("the message id", message_id),
             name=validate.key("the name of a message", name),
             payload=payload,
@@ -160,10 +157,10 @@ class KeySender:
                 await self._starter.quotas.add(tenant, "messages", len(sending.message.payload))
             except QuotaExceeded as problem:
                 sending = replace(sending, over_quota=problem)  # it may still go to a run that lives
-        if new is None or new.key is None:
+        if new is None or new.caller.key is None:
             return await self._lane.put(sending)
         try:
-            async with self._starter.quotas.place(tenant, new.key, new.run_id) as created:
+            async with self._starter.quotas.place(new.caller, new.run_id) as created:
                 sent = await self._lane.put(sending)
                 created(sent.run_id or "")
                 return sent

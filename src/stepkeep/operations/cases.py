@@ -102,11 +102,11 @@ async def asked_of(store: Store, case: Case, step: Step, reader: Caller | None =
     may_not: list[Barred] = []
     for caller in callers:
         refusal = case.refusal(step.no, caller, authorities, with_any_key=True)
-        if refusal is not None and (refusal.rule != "approvers" or caller.person in named):
+        if refusal is not None and (refusal.rule != "approvers" or caller.actor in named):
             said = refusal.reason or str(refusal)
-            may_not.append(Barred(person=caller.person, rule=refusal.rule, reason=said))
-        elif refusal is None and caller.person in named:
-            may.append(caller.person)
+            may_not.append(Barred(person=caller.actor, rule=refusal.rule, reason=said))
+        elif refusal is None and caller.actor in named:
+            may.append(caller.actor)
     words: tuple[str, ...] | None = ()
     if reader is not None and case.refusal(step.no, reader, authorities) is not None:
         lends = reader.key is None and authorities[reader].vouching_allowed
@@ -118,7 +118,7 @@ async def asked_of(store: Store, case: Case, step: Step, reader: Caller | None =
         may_not=tuple(may_not),
         more=len(known) - len(looked),
         reader=words,
-        reader_asked=reader is not None and bool(same_names([reader.person], case.involved.requesters)),
+        reader_asked=reader is not None and bool(same_names([reader.actor], case.involved.requesters)),
     )
 
 

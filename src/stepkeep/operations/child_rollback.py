@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable
 from msgspec.structs import replace
 
 from stepkeep.kernel.adoption import Continuation, GoingOn, reference_to
+from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.compensation import undo_plan
 from stepkeep.kernel.decision import asked_names, requesters_of
 from stepkeep.kernel.errors import Conflict, InvalidInput, NotFound, Refused
@@ -49,8 +50,7 @@ async def rollback_request(transactor: Transactor, child: Child, actor: str) -> 
         raise NotFound(f"there is no run {child.run_id}")
     return StartRequest(
         plan=plan,
-        tenant=child.tenant,
-        actor=actor,
+        caller=Caller(child.tenant, actor),
         input=details.input,
         run_id=child.child_id,
         operation="child",

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from stepkeep.definition.conditions import CompiledTemplate, compile_inputs
 from stepkeep.definition.elements import ElementTemplate
+from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.child_runs import CONTINUE, is_child
 from stepkeep.kernel.compensation import leaves_effects
 from stepkeep.kernel.decision import asked_json, asked_names, requesters_of
@@ -152,8 +153,7 @@ class ChildSweep:
         return await self._starter.reduced(
             StartRequest(
                 plan=plan,
-                tenant=tenant,
-                actor=actor_of(child),
+                caller=Caller(tenant, actor_of(child)),
                 input=msgspec.json.encode(given),
                 run_id=child.child_id,
                 operation=CONTINUE if continues else "child",

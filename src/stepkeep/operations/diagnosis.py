@@ -219,8 +219,7 @@ GIVEN = {
 
 
 def _reader(access: Access) -> Caller:
-    acting = access.acting(None)
-    return Caller(access.tenant, acting["actor"], acting["key"])
+    return access.caller()
 
 
 def _allowed(access: Access, cause: Cause) -> Cause:

@@ -25,6 +25,7 @@ from stepkeep.kernel.adoption import (
     reference_to,
     remains_of,
 )
+from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.child_runs import is_child
 from stepkeep.kernel.decision import requesters_of
 from stepkeep.kernel.definition import Effect
@@ -37,7 +38,6 @@ from stepkeep.kernel.rows import Note, Step
 from stepkeep.kernel.states import RUN_TERMINAL, AttemptState, RunState, StepState
 from stepkeep.kernel.versions import obstacles
 from stepkeep.operations import validate
-from stepkeep.operations.access import Acting
 from stepkeep.operations.adopting import refuse_second_owner
 from stepkeep.operations.answers import Answer, says
 from stepkeep.operations.live_policies import compiled
@@ -101,30 +101,23 @@ async def go_on(
     run_id: str,
     wanted: Wanted,
     *,
-    tenant: str,
-    actor: str,
-    vouched_by: str | None = None,
-    key: str | None = None,
+    caller: Caller,
     idempotency_key: str | None = None,
     scope: str = ANY_CALLER,
 ) -> Started:
     """Start a run that goes on with a finished one, and adopts what that one finished."""
-    found = await prepare(transactor, run_id, wanted, tenant=tenant, actor=actor)
-    asked: Acting = {"actor": actor, "vouched_by": vouched_by, "key": key}
-    request = await request_for(transactor, found, wanted, tenant=tenant, acting=asked)
+    found = await prepare(transactor, run_id, wanted, caller=caller)
+    request = await request_for(transactor, found, wanted, caller=caller)
     return await starter.start(replace(request, idempotency_key=idempotency_key, scope=scope))
 
 
-async def request_for(
-    transactor: Transactor, found: Prepared, wanted: Wanted, *, tenant: str, acting: Acting
-) -> StartRequest:
+async def request_for(transactor: Transactor, found: Prepared, wanted: Wanted, *, caller: Caller) -> StartRequest:
     """The start of the new run."""
     details, run, new_id = found.whole.record.details, found.whole.record.run, str(uuid7())
     return StartRequest(
         plan=found.plan,
         names_version=wanted.version is not None,
-        tenant=tenant,
-        **acting,
+        caller=caller,
         input=found.input,
         run_id=new_id,
         operation=str(wanted.how),
@@ -135,7 +128,7 @@ async def request_for(
         labels=details.labels,
         asked_before=requesters_of(details),
         continuation=found.continuation,
-        adopted_payloads=await copies_of(transactor, found.references, tenant, run.id, new_id),
+        adopted_payloads=await copies_of(transactor, found.references, caller.tenant, run.id, new_id),
     )
 
 
@@ -169,15 +162,15 @@ class ContinuationPreview(Answer, rename={"as_": "as", "from_": "from"}, kw_only
     steps: list[StepFate]
 
 
-async def preview(
-    transactor: Transactor, run_id: str, wanted: Wanted, *, tenant: str, actor: str
-) -> ContinuationPreview:
+async def preview(transactor: Transactor, run_id: str, wanted: Wanted, *, caller: Caller) -> ContinuationPreview:
     """What would run again, what would be adopted, and which effects may happen twice. It writes nothing."""
-    found = await prepare(transactor, run_id, wanted, tenant=tenant, actor=actor)
+    found = await prepare(transactor, run_id, wanted, caller=caller)
     if wanted.how is GoingOn.RETRY:
         # The start itself asks in its transaction, after it has looked for the idempotency key.
         sources = sorted({one.run for _, _, one in found.continuation.in_order()})
-        refuse_second_owner(found.continuation, tenant, await transactor.store.read_adoptions(tenant, sources))
+        refuse_second_owner(
+            found.continuation, caller.tenant, await transactor.store.read_adoptions(caller.tenant, sources)
+        )
     old = await plan_for(transactor, found.whole.record.run)
     rows = {step.no: step for step in found.whole.steps}
     steps = [_told(choice, old, rows, found.plan) for choice in found.choices]
@@ -191,8 +184,8 @@ async def preview(
         reopens=[one.step for one in steps if one.reason in ASKS_ANEW and one.was is StepState.SUCCEEDED],
         may_repeat=[one.step for one in steps if one.may_repeat],
         owns_undo=[one.step for one in steps if one.adopted and one.undo and wanted.how is GoingOn.RETRY],
-        continued_by=await transactor.store.find_reruns(tenant, run_id),
-        child_of=await _parent_of(transactor, tenant, run_id),
+        continued_by=await transactor.store.find_reruns(caller.tenant, run_id),
+        child_of=await _parent_of(transactor, caller.tenant, run_id),
         steps=steps,
     )
 
@@ -229,24 +222,24 @@ def _check_start(plan: Plan, start: str) -> None:
 
 
 # -- the earlier run -------------------------------------------------------------------------------------------------
-async def prepare(transactor: Transactor, run_id: str, wanted: Wanted, *, tenant: str, actor: str) -> Prepared:
-    whole = await read_snapshot(transactor, run_id, tenant=tenant)
+async def prepare(transactor: Transactor, run_id: str, wanted: Wanted, *, caller: Caller) -> Prepared:
+    whole = await read_snapshot(transactor, run_id, tenant=caller.tenant)
     run = whole.record.run
     _check_state(run_id, run.state, wanted.how)
-    await refuse_rollback_run(transactor, tenant, run_id)
+    await refuse_rollback_run(transactor, caller.tenant, run_id)
     old = await plan_for(transactor, run)
     plan = (
         old
         if wanted.version is None
-        else await find_plan(transactor, old.definition.name, wanted.version, tenant=tenant)
+        else await find_plan(transactor, old.definition.name, wanted.version, tenant=caller.tenant)
     )
     if wanted.start is not None:
         _check_start(plan, wanted.start)
     before = (await transactor.payloads.detail(whole.record.details)).input
     given = before if wanted.given is None else wanted.given
-    asked = Asked(how=wanted.how, start=wanted.start, same_input=_is_same(before, given), actor=actor)
-    undone = await _undone_elsewhere(transactor, whole, old, tenant)
-    live = None if asked.same_input else await transactor.store.read_policy(tenant)
+    asked = Asked(how=wanted.how, start=wanted.start, same_input=_is_same(before, given), actor=caller.actor)
+    undone = await _undone_elsewhere(transactor, whole, old, caller.tenant)
+    live = None if asked.same_input else await transactor.store.read_policy(caller.tenant)
     policy = None if live is None else compiled(live, transactor.plans.live.opened)
     choices = choose(old, {step.no: step for step in whole.steps}, plan, asked, undone, policy)
     adopted = [choice.name for choice in choices if choice.adopted]

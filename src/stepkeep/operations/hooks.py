@@ -13,10 +13,10 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from stepkeep.definition.hooks import Decision, Hook, read_hook, receive
+from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.errors import InvalidInput, NotFound
 from stepkeep.network.signatures import Headers, read_key
 from stepkeep.operations import validate
-from stepkeep.operations.access import Acting
 from stepkeep.operations.answers import Answer, says
 from stepkeep.operations.aside import aside
 from stepkeep.operations.instants import instant
@@ -83,7 +83,7 @@ class Delivered(Answer, kw_only=True):
     dropped: bool | UnsetType = UNSET
 
 
-async def save_hook(store: Store, tenant: str, document: Mapping[str, Any], *, acting: Acting) -> SavedHook:
+async def save_hook(store: Store, document: Mapping[str, Any], *, caller: Caller) -> SavedHook:
     """Save an endpoint; one of the same name is replaced, on record."""
     if not isinstance(document, Mapping):
         raise InvalidInput(
@@ -91,12 +91,11 @@ async def save_hook(store: Store, tenant: str, document: Mapping[str, Any], *, a
         )
     hook = read_hook(document)
     content = msgspec.to_builtins(hook)
-    actor = validate.key("the actor", acting["actor"])
-    await change_setting(store, tenant, SettingKind.HOOK, hook.hook, lambda _: content, actor=actor)
+    await change_setting(store, SettingKind.HOOK, hook.hook, lambda _: content, caller=caller)
     return SavedHook(hook=msgspec.convert(content, HookView))
 
 
-async def remove_hook(store: Store, tenant: str, name: str, *, acting: Acting) -> RemovedHook:
+async def remove_hook(store: Store, name: str, *, caller: Caller) -> RemovedHook:
     """Remove an endpoint; raises NotFound."""
     known = validate.key("the name of a hook", name)
 
@@ -104,8 +103,7 @@ async def remove_hook(store: Store, tenant: str, name: str, *, acting: Acting) -
         if before is None:
             raise _unknown(known)
 
-    actor = validate.key("the actor", acting["actor"])
-    await change_setting(store, tenant, SettingKind.HOOK, known, remove, actor=actor)
+    await change_setting(store, SettingKind.HOOK, known, remove, caller=caller)
     return RemovedHook(removed=known)
 
 

@@ -6,11 +6,10 @@ it.
 
 from __future__ import annotations
 
-from typing import Any, TypedDict
-
 from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
+from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.decision import Accepted
 from stepkeep.kernel.errors import InvalidInput
 from stepkeep.kernel.events import Annotated, ChangesRequested, EscalationRequested, GateReassigned, PauseRequested
@@ -18,17 +17,8 @@ from stepkeep.kernel.states import RunState
 from stepkeep.operations import validate
 from stepkeep.operations.answers import Answer
 from stepkeep.operations.cases import MOST_PEOPLE, people_asked, read_case
-from stepkeep.operations.people import asked_by, delegator, step_number, submit
+from stepkeep.operations.people import delegator, requested, step_number, submit
 from stepkeep.operations.transact import Transactor
-
-
-class Asking(TypedDict):
-    """Who asks, as the engine knows it."""
-
-    tenant: str
-    actor: str
-    vouched_by: str | None
-    key: str | None
 
 
 class NoteKept(Answer, kw_only=True):
@@ -43,33 +33,33 @@ class NoteKept(Answer, kw_only=True):
 
 
 async def request_changes(
-    transactor: Transactor, run_id: str, step: str | None, comment: str, on_behalf_of: str | None, who: Asking
+    transactor: Transactor, run_id: str, step: str | None, comment: str, on_behalf_of: str | None, caller: Caller
 ) -> Accepted:
     """Ask for changes at the gate `step`, or at the only open one."""
     event = ChangesRequested(
-        **_asked(run_id, who),
+        **requested(caller, run_id),
         comment=said("the comment", comment, "Say what is to change."),
         on_behalf_of=delegator(on_behalf_of),
-        no=None if step is None else await step_number(transactor, who["tenant"], run_id, step),
+        no=None if step is None else await step_number(transactor, caller.tenant, run_id, step),
     )
     return await submit(transactor, event)
 
 
 async def escalate(
-    transactor: Transactor, run_id: str, step: str | None, reason: str, on_behalf_of: str | None, who: Asking
+    transactor: Transactor, run_id: str, step: str | None, reason: str, on_behalf_of: str | None, caller: Caller
 ) -> Accepted:
     """Open the next level of the gate `step`, or of the only open one."""
     event = EscalationRequested(
-        **_asked(run_id, who),
+        **requested(caller, run_id),
         reason=said("the reason", reason, "Say why the next level is asked."),
         on_behalf_of=delegator(on_behalf_of),
-        no=None if step is None else await step_number(transactor, who["tenant"], run_id, step),
+        no=None if step is None else await step_number(transactor, caller.tenant, run_id, step),
     )
     return await submit(transactor, event)
 
 
 async def reassign(
-    transactor: Transactor, run_id: str, step: str, to: object, fail: bool, reason: str, who: Asking
+    transactor: Transactor, run_id: str, step: str, to: object, fail: bool, reason: str, caller: Caller
 ) -> Accepted:
     """Name other approvers for a gate that nobody may decide, or fail it."""
     names = tuple(dict.fromkeys(validate.names("the approvers", to)))
@@ -77,14 +67,13 @@ async def reassign(
         raise InvalidInput("a gate that nobody may decide is given other approvers (`to`), or fails (`fail`): say one.")
     if len(names) > MOST_PEOPLE:
         raise InvalidInput(f"at most {MOST_PEOPLE} approvers are named at once.")
-    tenant = who["tenant"]
     event = GateReassigned(
-        **_asked(run_id, who),
-        no=await step_number(transactor, tenant, run_id, step),
+        **requested(caller, run_id),
+        no=await step_number(transactor, caller.tenant, run_id, step),
         reason=said("the reason", reason, "Say why nobody else may decide it."),
         to=names,
     )
-    record = await transactor.store.read_run(tenant, run_id)
+    record = await transactor.store.read_run(caller.tenant, run_id)
     if record is not None:
         case = await read_case(transactor, record, await transactor.store.now())
         row = case.steps.get(event.no)
@@ -92,24 +81,20 @@ async def reassign(
     return await submit(transactor, event)
 
 
-async def annotate(transactor: Transactor, run_id: str, note: str, step: str | None, who: Asking) -> Accepted:
+async def annotate(transactor: Transactor, run_id: str, note: str, step: str | None, caller: Caller) -> Accepted:
     """Keep a note in the journal of a run."""
     event = Annotated(
-        **_asked(run_id, who),
+        **requested(caller, run_id),
         note=said("the note", note, "Say what is to be kept."),
-        no=None if step is None else await step_number(transactor, who["tenant"], run_id, step),
+        no=None if step is None else await step_number(transactor, caller.tenant, run_id, step),
     )
     return await submit(transactor, event)
 
 
-async def freeze(transactor: Transactor, run_id: str, reason: str, who: Asking) -> Accepted:
+async def freeze(transactor: Transactor, run_id: str, reason: str, caller: Caller) -> Accepted:
     """Pause a run under the name of a freeze; `resume` ends it."""
-    event = PauseRequested(**_asked(run_id, who), reason=said("the reason", reason, "Say why."), freeze=True)
+    event = PauseRequested(**requested(caller, run_id), reason=said("the reason", reason, "Say why."), freeze=True)
     return await submit(transactor, event)
-
-
-def _asked(run_id: str, who: Asking) -> Any:
-    return asked_by(who["tenant"], run_id, who["actor"], who["vouched_by"], who["key"])
 
 
 def said(what: str, value: object, advice: str) -> str:

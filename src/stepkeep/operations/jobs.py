@@ -20,9 +20,9 @@ from msgspec.structs import replace
 from uuid_utils import uuid7
 
 from stepkeep.edges.safe_text import exception_message, inert_line
+from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.errors import Conflict, InvalidInput, KeyReused, NotFound, StepkeepError, StoreError
 from stepkeep.operations import people, validate
-from stepkeep.operations.access import Acting
 from stepkeep.operations.answers import Answer, Moment, Next, says
 from stepkeep.operations.instants import instant
 from stepkeep.operations.migrating import migrate
@@ -119,8 +119,7 @@ async def add_job(
     runs: Sequence[str],
     options: Mapping[str, Any],
     *,
-    tenant: str,
-    acting: Acting,
+    caller: Caller,
     idempotency_key: str | None,
     scope: str = ANY_CALLER,
     digest: bytes,
@@ -128,15 +127,15 @@ async def add_job(
     """Add a job for these runs; the one that is there for the same key and request is returned as it is."""
     now = await transactor.store.now()
     job = Job(
-        tenant=tenant,
+        tenant=caller.tenant,
         id=str(uuid7()),
         action=action,
         state=JobState.RUNNING if runs else JobState.DONE,
         options=msgspec.json.encode(options, order="sorted"),
         created_at=now,
-        created_by=validate.key("the actor", acting["actor"]),
-        vouched_by=acting["vouched_by"],
-        api_key=acting["key"],
+        created_by=validate.key("the actor", caller.actor),
+        vouched_by=caller.vouched_by,
+        api_key=caller.key,
         idempotency_key=idempotency_key,
         digest=digest,
         seq=0,
@@ -148,7 +147,7 @@ async def add_job(
         return replace(await _view(transactor, job), created=True)
     there = None
     if idempotency_key is not None:
-        there = await known_job(transactor, idempotency_key, scope, digest, tenant=tenant)
+        there = await known_job(transactor, idempotency_key, scope, digest, tenant=caller.tenant)
     if there is None:
         raise Conflict("the job was not added: its id is taken. Send it again.")
     return there
@@ -321,8 +320,7 @@ class JobSweep:
         accepted = await people.cancel(
             self._transactor,
             row.run_id,
-            tenant=job.tenant,
-            **_acting(job),
+            caller=_caller(job),
             compensate=options["compensate"],
             reason=f"{options['reason']} {mark}".strip(),
         )
@@ -336,7 +334,7 @@ class JobSweep:
     async def _pause(self, job: Job, row: JobRun) -> JobRun:
         reason, mark = msgspec.json.decode(job.options)["reason"], f"(job {job.id})"
         said = f"{reason} {mark}".strip()
-        accepted = await pause_run(self._transactor, row.run_id, tenant=job.tenant, **_acting(job), reason=said)
+        accepted = await pause_run(self._transactor, row.run_id, caller=_caller(job), reason=said)
         if not accepted.repeated:
             return row
         found = await self._transactor.store.read_run(job.tenant, row.run_id)
@@ -347,7 +345,7 @@ class JobSweep:
 
     async def _resume(self, job: Job, row: JobRun) -> JobRun:
         said = f"{msgspec.json.decode(job.options)['reason']} (job {job.id})".strip()
-        accepted = await resume_run(self._transactor, row.run_id, tenant=job.tenant, **_acting(job), reason=said)
+        accepted = await resume_run(self._transactor, row.run_id, caller=_caller(job), reason=said)
         if not accepted.repeated:
             return row
         return replace(row, state=RunOutcome.UNCHANGED, detail="it was not paused")
@@ -357,8 +355,7 @@ class JobSweep:
             self._transactor,
             self._starter,
             row.run_id,
-            tenant=job.tenant,
-            **_acting(job),
+            caller=_caller(job),
             idempotency_key=f"job:{job.id}:{row.run_id}",
         )
         return replace(row, new_run_id=started.run_id)
@@ -371,15 +368,14 @@ class JobSweep:
             self._starter,
             row.run_id,
             options["to"],
-            tenant=job.tenant,
-            acting=_acting(job),
+            caller=_caller(job),
             reason=reason,
         )
         return replace(row, new_run_id=moved.new_run_id)
 
 
-def _acting(job: Job) -> Acting:
-    return {"actor": job.created_by, "vouched_by": job.vouched_by, "key": job.api_key}
+def _caller(job: Job) -> Caller:
+    return Caller(job.tenant, job.created_by, job.api_key, job.vouched_by)
 
 
 def too_many(action: str) -> InvalidInput:

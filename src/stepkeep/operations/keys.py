@@ -17,10 +17,10 @@ from msgspec.structs import replace
 
 from stepkeep.definition import arguments
 from stepkeep.edges.secret_values import KNOWN
-from stepkeep.kernel.authority import ANY_WORK, WorkLimits, hand_out, is_administrator
+from stepkeep.kernel.authority import ANY_WORK, Caller, WorkLimits, hand_out, is_administrator
 from stepkeep.kernel.errors import Conflict, InvalidInput, NotFound
 from stepkeep.operations import validate
-from stepkeep.operations.access import SCOPES, Access, Acting, Scope, key_text, secret_hash
+from stepkeep.operations.access import SCOPES, Access, Scope, key_text, secret_hash
 from stepkeep.operations.answers import Answer, Moment, Next
 from stepkeep.operations.instants import instant
 from stepkeep.operations.people_journal import Change, MakeAt, record
@@ -76,7 +76,6 @@ class KeyList(Answer, kw_only=True):
 
 async def create_key(
     store: Store,
-    tenant: str,
     owner: str,
     *,
     scopes: Iterable[str],
@@ -85,28 +84,27 @@ async def create_key(
     quotas: Quotas = NO_QUOTAS,
     limits: WorkLimits = ANY_WORK,
     access: Access | None = None,
-    acting: Acting,
+    caller: Caller,
 ) -> MadeKey:
     """Make a key for a principal. `secret` of the answer is the whole key; it is shown once and kept nowhere."""
     if expires_at is not None and expires_in is not None:
         raise InvalidInput("a key expires at a time or after a duration, not both.")
     secret = secrets.token_urlsafe(32)
     ends = expires_at, expires_in
-    row, now = await _create(store, tenant, owner, secret, scopes, ends, quotas, limits, access, acting)
+    row, now = await _create(store, owner, secret, scopes, ends, quotas, limits, access, caller)
     return MadeKey(key=_view(row, now), secret=key_text(row.id, secret))
 
 
 async def create_session_key(
-    store: Store, tenant: str, owner: str, *, scopes: Iterable[str], lifetime: int, acting: Acting
+    store: Store, owner: str, *, scopes: Iterable[str], lifetime: int, caller: Caller
 ) -> ApiKey:
     """Make a key for one session of a browser. It has no secret, so that it is used through its session alone."""
-    row, _ = await _create(store, tenant, owner, None, scopes, (None, lifetime), NO_QUOTAS, ANY_WORK, None, acting)
+    row, _ = await _create(store, owner, None, scopes, (None, lifetime), NO_QUOTAS, ANY_WORK, None, caller)
     return row
 
 
 async def _create(
     store: Store,
-    tenant: str,
     owner: str,
     secret: str | None,
     scopes: Iterable[str],
@@ -114,7 +112,7 @@ async def _create(
     quotas: Quotas,
     limits: WorkLimits,
     access: Access | None,
-    acting: Acting,
+    caller: Caller,
 ) -> tuple[ApiKey, int]:
     chosen, key_id = read_scopes(scopes), secrets.token_hex(8)
     expires_at, expires_in = ends
@@ -122,7 +120,7 @@ async def _create(
         raise InvalidInput("queues and handlers limit the scope work, which this key would not have.")
 
     async def decide(now: int) -> MakeAt:
-        row = await registered(store, tenant, owner)
+        row = await registered(store, caller.tenant, owner)
         if row.disabled_at is not None:
             raise Conflict(f"{row.name} is disabled and gets no key.")
         ends = expires_at if expires_in is None else now + expires_in
@@ -132,7 +130,7 @@ async def _create(
 
         def made(at: int) -> Change:
             ends = expires_at if expires_in is None else at + expires_in
-            key = _made(tenant, key_id, row.name, secret, chosen, at, ends, acting, quotas, limits)
+            key = _made(key_id, row.name, secret, chosen, at, ends, caller, quotas, limits)
             if secret is not None:
                 hand_out(hand, key_used(key))
             detail = _told(key) | ({"of_session": True} if secret is None else {})
@@ -140,13 +138,11 @@ async def _create(
 
         return made
 
-    change, now = await record(store, tenant, acting, decide)
+    change, now = await record(store, caller, decide)
     return change.keys[0], now
 
 
-async def rotate_key(
-    store: Store, tenant: str, access: Access, key_id: str, *, overlap: int, acting: Acting
-) -> MadeKey:
+async def rotate_key(store: Store, access: Access, key_id: str, *, overlap: int, caller: Caller) -> MadeKey:
     """Replace a key by a new one with the same owner and scopes; the old one ends after `overlap`.
 
     The new one ends when the old one would have; one that an administrator makes has the same lifetime anew."""
@@ -154,7 +150,7 @@ async def rotate_key(
     wanted = validate.key("the id of the key", key_id)
 
     async def decide(now: int) -> MakeAt:
-        old, hand = await _find(store, tenant, wanted), await access.in_hand()
+        old, hand = await _find(store, caller.tenant, wanted), await access.in_hand()
         hand_out(hand, key_used(old))
         if not is_live(old, now):
             raise Conflict(f"key {old.id} has ended; create a new one for {old.owner}.")
@@ -163,7 +159,7 @@ async def rotate_key(
         def made(at: int) -> Change:
             new_ends = old.expires_at if lifetime is None or not is_administrator(hand) else at + lifetime
             quotas = Quotas(max_concurrent_runs=old.max_concurrent_runs, max_requests_per_min=old.max_requests_per_min)
-            new = _made(tenant, name, old.owner, secret, old.scopes, at, new_ends, acting, quotas, key_used(old).limits)
+            new = _made(name, old.owner, secret, old.scopes, at, new_ends, caller, quotas, key_used(old).limits)
             new = replace(new, replaces=old.id, lineage=old.line)
             ends = at + overlap if old.expires_at is None else min(old.expires_at, at + overlap)
             return Change(
@@ -175,25 +171,25 @@ async def rotate_key(
 
         return made
 
-    change, now = await record(store, tenant, acting, decide)
+    change, now = await record(store, caller, decide)
     new, old = (_view(one, now) for one in change.keys)
     return MadeKey(key=new, secret=key_text(name, secret), replaced=old)
 
 
-async def revoke_key(store: Store, tenant: str, access: Access, key_id: str, *, acting: Acting) -> RevokedKey:
+async def revoke_key(store: Store, access: Access, key_id: str, *, caller: Caller) -> RevokedKey:
     """End a key now, with the keys that replaced it and the sessions of all of them. Decisions refuse them from this
     moment on."""
     wanted = validate.key("the id of the key", key_id)
 
     async def decide(now: int) -> MakeAt:
-        old = await _find(store, tenant, wanted)
+        old = await _find(store, caller.tenant, wanted)
         if access.owner != old.owner:
             access.require(Scope.ADMIN, operation="keys.revoke")
-        line = _line(old, await store.people.list_keys(tenant))
+        line = _line(old, await store.people.list_keys(caller.tenant))
         keys = [one for one in line if is_live(one, now) or (one is old and old.revoked_at is None)]
         if not keys:
             raise Conflict(f"key {old.id} was revoked already, by {old.revoked_by}.")
-        sessions = [one for key in keys for one in await store.people.list_sessions(tenant, key.id)]
+        sessions = [one for key in keys for one in await store.people.list_sessions(caller.tenant, key.id)]
 
         def made(at: int) -> Change:
             detail: dict[str, Any] = {"id": old.id}
@@ -205,15 +201,15 @@ async def revoke_key(store: Store, tenant: str, access: Access, key_id: str, *, 
                 event="key_revoked",
                 subject=old.owner,
                 detail=detail,
-                keys=tuple(revoked(one, at, acting["actor"]) for one in keys),
+                keys=tuple(revoked(one, at, caller.actor) for one in keys),
                 sessions=tuple(replace(one, ended_at=at) for one in sessions),
             )
 
         return made
 
-    change, now = await record(store, tenant, acting, decide)
+    change, now = await record(store, caller, decide)
     return RevokedKey(
-        key=_view(await _find(store, tenant, wanted), now),
+        key=_view(await _find(store, caller.tenant, wanted), now),
         successors=[one.id for one in change.keys if one.id != wanted],
         sessions=sum(one.expires_at > now for one in change.sessions),
     )
@@ -285,28 +281,27 @@ def read_scopes(given: Iterable[str]) -> tuple[str, ...]:
 
 
 def _made(
-    tenant: str,
     key_id: str,
     owner: str,
     secret: str | None,
     scopes: tuple[str, ...],
     now: int,
     ends: int | None,
-    acting: Acting,
+    caller: Caller,
     quotas: Quotas,
     limits: WorkLimits,
 ) -> ApiKey:
     if secret is not None:
         KNOWN.remember({f"of key {key_id}": secret})
     return ApiKey(
-        tenant=tenant,
+        tenant=caller.tenant,
         id=key_id,
         owner=owner,
         secret_hash=NO_SECRET if secret is None else secret_hash(secret),
         lineage=f"sessions of {owner}" if secret is None else None,
         scopes=scopes,
         created_at=now,
-        created_by=acting["actor"],
+        created_by=caller.actor,
         expires_at=ends,
         max_concurrent_runs=quotas.max_concurrent_runs,
         max_requests_per_min=quotas.max_requests_per_min,

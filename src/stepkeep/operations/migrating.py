@@ -16,6 +16,7 @@ from typing import Annotated, Any
 from msgspec.structs import replace
 
 from stepkeep.kernel.adoption import GoingOn
+from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.child_runs import is_child
 from stepkeep.kernel.decision import Accepted
 from stepkeep.kernel.draft import Missing
@@ -25,11 +26,11 @@ from stepkeep.kernel.journal import open_entry
 from stepkeep.kernel.migration import deadlines, late, refusals, reopens
 from stepkeep.kernel.states import RUN_TERMINAL, RunState
 from stepkeep.operations import validate
-from stepkeep.operations.access import Acting
 from stepkeep.operations.answers import Answer, says
 from stepkeep.operations.batch import DecisionBatch
 from stepkeep.operations.continued import continues_of
 from stepkeep.operations.going_on import Prepared, Wanted, prepare, request_for
+from stepkeep.operations.people import requested
 from stepkeep.operations.plans import plan_for
 from stepkeep.operations.publish import find_plan
 from stepkeep.operations.start import Started, Starter, Starting, StartRequest, key_places
@@ -120,23 +121,23 @@ class MigrationsPreview(Answer, kw_only=True):
 
 
 async def migrate(
-    transactor: Transactor, starter: Starter, run_id: str, to: int, *, tenant: str, acting: Acting, reason: str = ""
+    transactor: Transactor, starter: Starter, run_id: str, to: int, *, caller: Caller, reason: str = ""
 ) -> Migrated:
     """End a live run, and go on with it in a new one under version `to`. A Conflict has every reason against it."""
     said = validate.words("the reason", reason)
     for _ in range(TRIES):
-        if (before := await _migrated_before(transactor, run_id, to, tenant)) is not None:
+        if (before := await _migrated_before(transactor, run_id, to, caller.tenant)) is not None:
             return before
-        found = await _examine(transactor, run_id, to, tenant, acting["actor"])
+        found = await _examine(transactor, run_id, to, caller)
         if reasons := await _reasons(transactor, found):
             # It was read after the first look: another migration may have ended it in between.
-            if (before := await _migrated_before(transactor, run_id, to, tenant)) is not None:
+            if (before := await _migrated_before(transactor, run_id, to, caller.tenant)) is not None:
                 return before
             named = f"run {run_id} cannot be migrated to version {to}"
             raise Conflict(f"{named}: {reasons[0]}.", {"reasons": reasons})
-        request = await request_for(transactor, found, Wanted(how=GoingOn.MIGRATE), tenant=tenant, acting=acting)
+        request = await request_for(transactor, found, Wanted(how=GoingOn.MIGRATE), caller=caller)
         request = await starter.reduced(await _with_slot(transactor, request, run_id))
-        event = CancelRequested(tenant=tenant, run_id=run_id, **acting, reason=_cause(to, request.run_id, said))
+        event = CancelRequested(**requested(caller, run_id), reason=_cause(to, request.run_id, said))
         make = partial(MigrationBatch, transactor, starter, event, request, found.whole.record.run.seq)
         try:
             batch = await transactor.run(make, None)
@@ -154,7 +155,7 @@ async def _with_slot(transactor: Transactor, request: StartRequest, run_id: str)
 
     Its key is the id of that run: by it the costs of both count as one, and the same request finds the new run.
     """
-    slot = await transactor.store.slots.read(request.tenant, run_id)
+    slot = await transactor.store.slots.read(request.caller.tenant, run_id)
     waits = slot is not None and slot.granted_at is None
     return replace(request, takes_slot=waits, slot=slot, idempotency_key=run_id)
 
@@ -164,9 +165,9 @@ def _cause(to: int, new_id: str, reason: str) -> str:
     return f"{said}: {reason}" if reason else said
 
 
-async def preview(transactor: Transactor, run_id: str, to: int, *, tenant: str, actor: str) -> MigrationPreview:
+async def preview(transactor: Transactor, run_id: str, to: int, *, caller: Caller) -> MigrationPreview:
     """What a migration would do with a run: what is adopted, what runs, and every reason against it. Writes nothing."""
-    found = await _examine(transactor, run_id, to, tenant, actor)
+    found = await _examine(transactor, run_id, to, caller)
     reasons = await _reasons(transactor, found)
     old = {planned.name for planned in found.old.steps}
     new = [choice.name for choice in found.choices]
@@ -186,19 +187,19 @@ async def preview(transactor: Transactor, run_id: str, to: int, *, tenant: str, 
 
 
 async def preview_all(
-    transactor: Transactor, workflow: str, to: int, *, tenant: str, actor: str, of: int | None = None
+    transactor: Transactor, workflow: str, to: int, *, caller: Caller, of: int | None = None
 ) -> MigrationsPreview:
     """Which live runs of a workflow a migration concerns, by state and version, and which would stay."""
-    await find_plan(transactor, workflow, to, tenant=tenant)
+    await find_plan(transactor, workflow, to, tenant=caller.tenant)
     by_state: Counter[tuple[RunState, int, bool]] = Counter()
     reasons: Counter[str] = Counter()
     reopening: Counter[str] = Counter()
     staying: list[RunNotMigrated] = []
     examined = 0
-    async for record in _live(transactor, workflow, to, tenant, of):
+    async for record in _live(transactor, workflow, to, caller.tenant, of):
         examined += 1
         try:
-            seen = await preview(transactor, record.run.id, to, tenant=tenant, actor=actor)
+            seen = await preview(transactor, record.run.id, to, caller=caller)
             one = RunNotMigrated(run_id=seen.run_id, state=seen.state, reasons=seen.reasons)
             reopening.update(seen.reopens if seen.allowed else ())
         except NotFound:
@@ -251,9 +252,9 @@ async def _live(
         page = replace(page, before=found[-1].run.id)
 
 
-async def _examine(transactor: Transactor, run_id: str, to: int, tenant: str, actor: str) -> Prepared:
+async def _examine(transactor: Transactor, run_id: str, to: int, caller: Caller) -> Prepared:
     wanted = Wanted(how=GoingOn.MIGRATE, version=to)
-    found = await prepare(transactor, run_id, wanted, tenant=tenant, actor=actor)
+    found = await prepare(transactor, run_id, wanted, caller=caller)
     ends = deadlines(found.old, {row.no: row for row in found.whole.steps}, found.plan)
     began_at = await _began_at(transactor, found.whole.record)
     return replace(found, continuation=replace(found.continuation, began_at=began_at, deadlines=ends))
@@ -342,8 +343,8 @@ class MigrationBatch:
         references = () if request.continuation is None else request.continuation.in_order()
         key = request.business_key
         return More(
-            keys=() if key is None else (KeyWant(tenant=request.tenant, key=key, kept=True),),
-            adoptions=tuple(sorted({(request.tenant, one.run) for _, _, one in references})),
+            keys=() if key is None else (KeyWant(tenant=request.caller.tenant, key=key, kept=True),),
+            adoptions=tuple(sorted({(request.caller.tenant, one.run) for _, _, one in references})),
             idempotency=key_places(request),
         )
 

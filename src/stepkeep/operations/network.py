@@ -10,10 +10,9 @@ from typing import Annotated, Any
 
 from msgspec import UNSET, UnsetType
 
+from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.errors import InvalidInput, NotAllowed, NotFound
 from stepkeep.network.allowing import AllowList, parse_entry
-from stepkeep.operations import validate
-from stepkeep.operations.access import Acting
 from stepkeep.operations.answers import Answer, says
 from stepkeep.operations.settings import Revision, SettingKind, change_setting, read_setting, revisions
 from stepkeep.store.protocol import Store
@@ -29,7 +28,7 @@ class Allowed(Answer, kw_only=True):
     history: Annotated[list[Revision] | UnsetType, says("Every change, newest first.")] = UNSET
 
 
-async def allow_host(store: Store, tenant: str, host: str, *, acting: Acting) -> Allowed:
+async def allow_host(store: Store, host: str, *, caller: Caller) -> Allowed:
     """Add an entry to the allow list of the tenant; one that is there changes nothing."""
     entry = str(parse_entry(host))
 
@@ -41,10 +40,10 @@ async def allow_host(store: Store, tenant: str, host: str, *, acting: Acting) ->
             )
         return sorted({*known, entry})
 
-    return await _changed(store, tenant, add, acting)
+    return await _changed(store, add, caller)
 
 
-async def disallow_host(store: Store, tenant: str, host: str, *, acting: Acting) -> Allowed:
+async def disallow_host(store: Store, host: str, *, caller: Caller) -> Allowed:
     """Remove an entry from the allow list of the tenant; raises NotFound."""
     entry = str(parse_entry(host))
 
@@ -54,7 +53,7 @@ async def disallow_host(store: Store, tenant: str, host: str, *, acting: Acting)
             raise NotFound(f"{entry} is not in the allow list. `stepkeep network list` lists what is.")
         return [one for one in known if one != entry]
 
-    return await _changed(store, tenant, remove, acting)
+    return await _changed(store, remove, caller)
 
 
 async def list_allowed(store: Store, tenant: str, *, history: bool = False) -> Allowed:
@@ -69,16 +68,15 @@ async def allow_list(store: Store, tenant: str) -> AllowList:
     return AllowList.of(_entries(await read_setting(store, tenant, SettingKind.NETWORK, NAME)))
 
 
-async def _changed(store: Store, tenant: str, change: Any, acting: Acting) -> Allowed:
-    if acting["key"] is not None:
+async def _changed(store: Store, change: Any, caller: Caller) -> Allowed:
+    if caller.key is not None:
         raise NotAllowed(
             "what may be reached on the internal network is changed by the operator, who opens the database without a "
             "key, and not with the key of a tenant. A worker can be given its own list: stepkeep worker --http-allow.",
             "operator_only",
-            acting["actor"],
+            caller.actor,
         )
-    actor = validate.key("the actor", acting["actor"])
-    return Allowed(allow=await change_setting(store, tenant, SettingKind.NETWORK, NAME, change, actor=actor))
+    return Allowed(allow=await change_setting(store, SettingKind.NETWORK, NAME, change, caller=caller))
 
 
 def _entries(content: Any) -> list[str]:

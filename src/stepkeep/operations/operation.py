@@ -227,9 +227,8 @@ class Operation:
         instance = getattr(engine, self.group) if self.group else engine
         if is_read:
             access: Access = instance.access
-            return await access.admitted(
-                self.name, positional, named, lambda: self.function(instance, *positional, **named)
-            )
+            work = lambda: self.function(instance, *positional, **named)  # noqa: E731
+            return await access.admitted(self.name, positional, named, work, is_admitted=engine.admitted == self.name)
         return await getattr(instance, self.function.__name__)(*positional, **named)
 
 
@@ -297,9 +296,9 @@ def _operating(made: Operation) -> Callable[..., Awaitable[Any]]:
             return await function(*positional, **others)
 
         access: Access = self.access
-        return await access.admitted(made.name, arguments, named, work)
+        return await access.admitted(made.name, arguments, named, work, is_admitted=self.admitted == made.name)
 
-    call.operation = made  # type: ignore[attr-defined]
+    call.operation, call.asks = made, made.name  # type: ignore[attr-defined]
     return call
 
 

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.errors import Conflict, InvalidInput, NotFound
 from stepkeep.operations import validate
 from stepkeep.operations.answers import Answer
@@ -235,7 +236,7 @@ async def waiting(transactor: Transactor, cursor: Delivery) -> list[OutgoingEven
 
 
 async def redrive(
-    transactor: Transactor, *, tenant: str, actor: str, reason: str, run_id: str | None = None, sink: str | None = None
+    transactor: Transactor, *, caller: Caller, reason: str, run_id: str | None = None, sink: str | None = None
 ) -> Redriven:
     """Send dead events again: of one run, of one sink, or of both. Order is kept, and nothing is passed over."""
     if run_id is None and sink is None:
@@ -243,8 +244,8 @@ async def redrive(
     said = _reason(reason)
     store = transactor.store.deliveries
     redriven = []
-    for cursor in await _dead(transactor, tenant, run_id, sink):
-        action = _action(cursor, actor, "redriven", said, await _first(transactor, cursor))
+    for cursor in await _dead(transactor, caller.tenant, run_id, sink):
+        action = _action(cursor, caller.actor, "redriven", said, await _first(transactor, cursor))
         if await again_if_contended(lambda action=action: store.redrive(action)):  # type: ignore[misc]
             redriven.append(RedrivenRun(run=cursor.run_id, sink=cursor.sink))
     _wake_relays(transactor)
@@ -254,18 +255,18 @@ async def redrive(
 
 
 async def drop(
-    transactor: Transactor, run_id: str, sink: str, event: str, *, tenant: str, actor: str, reason: str
+    transactor: Transactor, run_id: str, sink: str, event: str, *, caller: Caller, reason: str
 ) -> DroppedEvent:
     """Give up the one dead event of a run and sink for good; those after it are sent."""
     said = _reason(reason)
-    cursor = await _cursor(transactor, run_id, sink, tenant)
+    cursor = await _cursor(transactor, run_id, sink, caller.tenant)
     place = await _first(transactor, cursor)
     if cursor.dead_at is None or place is None:
         raise Conflict(f"nothing that run {run_id} has for {sink} is dead; only a dead event can be dropped.")
     named = f"{cursor.run_id}/{place[0]}/{place[1]}"
     if validate.key("the id of the event", event) != named:
         raise Conflict(f"the dead event of run {run_id} for {sink} is {named}, and not {event}.")
-    action = _action(cursor, actor, "dropped", said, place)
+    action = _action(cursor, caller.actor, "dropped", said, place)
     if not await again_if_contended(lambda: transactor.store.deliveries.drop(action)):
         raise Conflict(f"the event {named} is not dead any more: it was dropped or sent again meanwhile.")
     _wake_relays(transactor)

@@ -15,12 +15,12 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from stepkeep.edges.safe_text import inert_line
+from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.definition import QueueSpec
 from stepkeep.kernel.errors import NoSuchName, Unreadable
 from stepkeep.kernel.events import PauseRequested
 from stepkeep.kernel.states import RunState
 from stepkeep.operations import validate
-from stepkeep.operations.access import Acting
 from stepkeep.operations.answers import Answer, says
 from stepkeep.operations.instants import instant
 from stepkeep.operations.settings import SettingKind, change_setting, read_setting
@@ -139,24 +139,24 @@ def _note(note: PauseNote) -> dict[str, Any]:
     return {"by": note.by, "since": instant(note.at), "reason": note.reason}
 
 
-async def pause_claims(store: Store, tenant: str, queue: str | None, reason: str, *, acting: Acting) -> PauseList:
+async def pause_claims(store: Store, queue: str | None, reason: str, *, caller: Caller) -> PauseList:
     """Pause a queue, or with None the whole tenant. What is paused already stays as it is."""
     if queue is not None:
-        await _check_queue(store, tenant, queue)
-    note = await _new_note(store, reason, acting)
+        await _check_queue(store, caller.tenant, queue)
+    note = await _new_note(store, reason, caller)
 
     def add(before: Pauses) -> Pauses:
         if queue is None:
             return before if before.tenant is not None else msgspec.structs.replace(before, tenant=note)
         return msgspec.structs.replace(before, queues={queue: note, **before.queues})
 
-    return await _changed(store, tenant, add, acting)
+    return await _changed(store, add, caller)
 
 
-async def resume_claims(store: Store, tenant: str, queue: str | None, *, acting: Acting) -> PauseList:
+async def resume_claims(store: Store, queue: str | None, *, caller: Caller) -> PauseList:
     """End the pause of a queue, or with None of the whole tenant; what is not paused stays as it is."""
-    if queue is not None and queue not in (await read_pauses(store, tenant)).queues:
-        await _check_queue(store, tenant, queue)
+    if queue is not None and queue not in (await read_pauses(store, caller.tenant)).queues:
+        await _check_queue(store, caller.tenant, queue)
 
     def remove(before: Pauses) -> Pauses:
         if queue is None:
@@ -164,30 +164,30 @@ async def resume_claims(store: Store, tenant: str, queue: str | None, *, acting:
         left = {name: note for name, note in before.queues.items() if name != queue}
         return msgspec.structs.replace(before, queues=left)
 
-    return await _changed(store, tenant, remove, acting)
+    return await _changed(store, remove, caller)
 
 
-async def pause_workflow(store: Store, tenant: str, workflow: str, reason: str, *, acting: Acting) -> PauseList:
+async def pause_workflow(store: Store, workflow: str, reason: str, *, caller: Caller) -> PauseList:
     """Let the runs of a workflow start paused from now on. One that is paused already stays as it is."""
-    await _check_workflow(store, tenant, workflow)
-    note = await _new_note(store, reason, acting)
+    await _check_workflow(store, caller.tenant, workflow)
+    note = await _new_note(store, reason, caller)
 
     def add(before: Pauses) -> Pauses:
         return msgspec.structs.replace(before, workflows={workflow: note, **before.workflows})
 
-    return await _changed(store, tenant, add, acting)
+    return await _changed(store, add, caller)
 
 
-async def resume_workflow(store: Store, tenant: str, workflow: str, *, acting: Acting) -> PauseList:
+async def resume_workflow(store: Store, workflow: str, *, caller: Caller) -> PauseList:
     """Let the runs of a workflow start as usual. Those that started paused stay so until they are resumed."""
-    if workflow not in (await read_pauses(store, tenant)).workflows:
-        await _check_workflow(store, tenant, workflow)
+    if workflow not in (await read_pauses(store, caller.tenant)).workflows:
+        await _check_workflow(store, caller.tenant, workflow)
 
     def remove(before: Pauses) -> Pauses:
         left = {name: note for name, note in before.workflows.items() if name != workflow}
         return msgspec.structs.replace(before, workflows=left)
 
-    return await _changed(store, tenant, remove, acting)
+    return await _changed(store, remove, caller)
 
 
 async def _check_workflow(store: Store, tenant: str, workflow: str) -> None:
@@ -195,8 +195,8 @@ async def _check_workflow(store: Store, tenant: str, workflow: str) -> None:
         raise NoSuchName(f"there is no workflow {inert_line(workflow, 100)!r}. `stepkeep definitions` lists them.")
 
 
-async def _new_note(store: Store, reason: str, acting: Acting) -> PauseNote:
-    by, why = validate.key("the actor", acting["actor"]), validate.words("the reason", reason)
+async def _new_note(store: Store, reason: str, caller: Caller) -> PauseNote:
+    by, why = validate.key("the actor", caller.actor), validate.words("the reason", reason)
     return PauseNote(by=by, at=await store.now(), reason=why)
 
 
@@ -207,13 +207,12 @@ async def _check_queue(store: Store, tenant: str, queue: str) -> None:
         raise NoSuchName(f"there is no queue {inert_line(queue, 100)!r}. The queues of published workflows: {names}.")
 
 
-async def _changed(store: Store, tenant: str, change: Callable[[Pauses], Pauses], acting: Acting) -> PauseList:
+async def _changed(store: Store, change: Callable[[Pauses], Pauses], caller: Caller) -> PauseList:
     def changed(before: Any) -> Any:
         known = NONE if before is None else msgspec.convert(before, Pauses)
         return msgspec.to_builtins(change(known)) or None
 
-    actor = validate.key("the actor", acting["actor"])
-    found = await change_setting(store, tenant, SettingKind.PAUSE, NAME, changed, actor=actor)
+    found = await change_setting(store, SettingKind.PAUSE, NAME, changed, caller=caller)
     return _view(NONE if found is None else msgspec.convert(found, Pauses))
 
 

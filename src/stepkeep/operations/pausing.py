@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
+from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.decision import Accepted
 from stepkeep.kernel.events import PauseRequested, UnpauseRequested
 from stepkeep.kernel.journal import RUN_ENTITY, Entry, open_entry
@@ -15,7 +16,7 @@ from stepkeep.kernel.rows import Run
 from stepkeep.kernel.states import RunState
 from stepkeep.kernel.tables import RunTrigger
 from stepkeep.operations import validate
-from stepkeep.operations.people import asked_by, submit
+from stepkeep.operations.people import requested, submit
 from stepkeep.operations.transact import Transactor
 
 PAGE = 200
@@ -34,14 +35,11 @@ async def pause_run(
     transactor: Transactor,
     run_id: str,
     *,
-    tenant: str,
-    actor: str,
+    caller: Caller,
     reason: str = "",
-    vouched_by: str | None = None,
-    key: str | None = None,
 ) -> Accepted:
     """Claim nothing more of a run until it is resumed."""
-    asked = asked_by(tenant, run_id, actor, vouched_by, key)
+    asked = requested(caller, run_id)
     return await submit(transactor, PauseRequested(**asked, reason=validate.words("the reason", reason)))
 
 
@@ -49,14 +47,11 @@ async def resume_run(
     transactor: Transactor,
     run_id: str,
     *,
-    tenant: str,
-    actor: str,
+    caller: Caller,
     reason: str = "",
-    vouched_by: str | None = None,
-    key: str | None = None,
 ) -> Accepted:
     """Go on with a paused run."""
-    asked = asked_by(tenant, run_id, actor, vouched_by, key)
+    asked = requested(caller, run_id)
     return await submit(transactor, UnpauseRequested(**asked, reason=validate.words("the reason", reason)))
 
 

@@ -14,6 +14,7 @@ from msgspec import UNSET, UnsetType
 from uuid_utils import uuid7
 
 from stepkeep.definition.json_schema import misfits
+from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.decision import Accepted
 from stepkeep.kernel.errors import Conflict, InvalidInput
 from stepkeep.kernel.events import (
@@ -117,10 +118,7 @@ async def decide_gate(
     run_id: str,
     *,
     approve: bool,
-    tenant: str,
-    actor: str,
-    vouched_by: str | None = None,
-    key: str | None = None,
+    caller: Caller,
     step: str | None = None,
     comment: str = "",
     on_behalf_of: str | None = None,
@@ -128,12 +126,12 @@ async def decide_gate(
 ) -> Accepted:
     """Approve or reject the gate `step`, or the only open one; `on_behalf_of` names a delegator."""
     event = GateDecided(
-        **asked_by(tenant, run_id, actor, vouched_by, key),
+        **requested(caller, run_id),
         approve=approve,
         comment=validate.words("the comment", comment),
         on_behalf_of=delegator(on_behalf_of),
         evidence=_references(evidence),
-        no=None if step is None else await step_number(transactor, tenant, run_id, step),
+        no=None if step is None else await step_number(transactor, caller.tenant, run_id, step),
     )
     return await submit(transactor, event)
 
@@ -144,12 +142,9 @@ async def decide_hold(
     step: str,
     choice: str,
     *,
-    tenant: str,
-    actor: str,
+    caller: Caller,
     reason: str = "",
     output: bytes | None = None,
-    vouched_by: str | None = None,
-    key: str | None = None,
 ) -> Accepted:
     """Retry, skip, fail or complete the step `step`, which holds because no attempt is left or is stuck otherwise."""
     try:
@@ -157,16 +152,16 @@ async def decide_hold(
     except ValueError:
         said = f"{choice!a} is no decision about a stuck step. Use retry, skip, fail or complete."
         raise InvalidInput(said) from None
-    plan = await plan_of(transactor, tenant, run_id)
+    plan = await plan_of(transactor, caller.tenant, run_id)
     no = _number(plan, run_id, step)
     if chosen is HoldChoice.COMPLETE:
-        await _check_output(tenant, plan.at(no), output)
+        await _check_output(caller.tenant, plan.at(no), output)
     elif output is not None:
         raise InvalidInput(f"only a completed step has an output. Leave it out to {chosen} the step.")
     if output is not None:
         transactor.payloads.check_size("the output", output)
     event = HoldDecided(
-        **asked_by(tenant, run_id, actor, vouched_by, key),
+        **requested(caller, run_id),
         no=no,
         choice=chosen,
         reason=validate.words("the reason", reason),
@@ -182,10 +177,7 @@ async def complete(
     *,
     token: str,
     outcome: str,
-    tenant: str,
-    actor: str,
-    vouched_by: str | None = None,
-    key: str | None = None,
+    caller: Caller,
     output: bytes | None = None,
     notes: str = "",
     evidence: tuple[str, ...] = (),
@@ -200,12 +192,12 @@ async def complete(
     if output is not None:
         transactor.payloads.check_size("the output", output)
     _bound("claim of the completion", claim)
-    plan = await plan_of(transactor, tenant, run_id)
+    plan = await plan_of(transactor, caller.tenant, run_id)
     no = _number(plan, run_id, step)
     if said is ManualOutcome.SUCCEEDED and plan.at(no).by_hand:
-        await _check_output(tenant, plan.at(no), output)
+        await _check_output(caller.tenant, plan.at(no), output)
     event = CompletionSignalled(
-        **asked_by(tenant, run_id, actor, vouched_by, key),
+        **requested(caller, run_id),
         token=token_hash(validate.words("the completion token", token)),
         outcome=said,
         output=output,
@@ -225,19 +217,16 @@ async def reissue_token(
     *,
     token: str,
     reason: str,
-    tenant: str,
-    actor: str,
-    vouched_by: str | None = None,
-    key: str | None = None,
+    caller: Caller,
 ) -> Accepted:
     """Replace the completion token of an open manual step by this one; the old one is useless from now on."""
     if not validate.words("the reason", reason).strip():
         raise InvalidInput("a new token needs a reason, which stays on record. Say why the old one is lost.")
     event = TokenReissued(
-        **asked_by(tenant, run_id, actor, vouched_by, key),
+        **requested(caller, run_id),
         token=token_hash(token),
         reason=reason,
-        no=await step_number(transactor, tenant, run_id, step),
+        no=await step_number(transactor, caller.tenant, run_id, step),
     )
     return await submit(transactor, event)
 
@@ -248,10 +237,7 @@ async def send(
     name: str,
     payload: bytes,
     *,
-    tenant: str,
-    actor: str,
-    vouched_by: str | None = None,
-    key: str | None = None,
+    caller: Caller,
     message_id: str | None = None,
 ) -> Accepted:
     """Put a message into a run's inbox; the same message id again changes nothing."""
@@ -259,7 +245,7 @@ async def send(
     return await submit(
         transactor,
         MessageArrived(
-            **asked_by(tenant, run_id, actor, vouched_by, key),
+            **requested(caller, run_id),
             id=str(uuid7()) if message_id is None else validate.key("the message id", message_id),
             name=validate.key("the name of a message", name),
             payload=payload,
@@ -271,26 +257,23 @@ async def cancel(
     transactor: Transactor,
     run_id: str,
     *,
-    tenant: str,
-    actor: str,
+    caller: Caller,
     compensate: bool = False,
     reason: str = "",
-    vouched_by: str | None = None,
-    key: str | None = None,
 ) -> Accepted:
     """End a run, with or without rollback."""
     return await submit(
         transactor,
         CancelRequested(
-            **asked_by(tenant, run_id, actor, vouched_by, key),
+            **requested(caller, run_id),
             compensate=compensate,
             reason=validate.words("the reason", reason),
         ),
     )
 
 
-class Asked(TypedDict):
-    """What every request of a person has: the run, the actor, the program that vouches for it, and its key."""
+class RequestFields(TypedDict):
+    """What every request of a person has: the run, and its caller."""
 
     tenant: str
     run_id: str
@@ -299,14 +282,14 @@ class Asked(TypedDict):
     key: str | None
 
 
-def asked_by(tenant: str, run_id: str, actor: str, vouched_by: str | None, key: str | None) -> Asked:
+def requested(caller: Caller, run_id: str) -> RequestFields:
     """The fields that every request has, checked."""
     return {
-        "tenant": tenant,
+        "tenant": caller.tenant,
         "run_id": validate.run_id(run_id),
-        "actor": validate.key("the actor", actor),
-        "vouched_by": vouched_by,
-        "key": key,
+        "actor": validate.key("the actor", caller.actor),
+        "vouched_by": caller.vouched_by,
+        "key": caller.key,
     }
 
 

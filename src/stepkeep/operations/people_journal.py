@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from stepkeep.operations.access import Acting
+from stepkeep.kernel.authority import Caller
 from stepkeep.operations.answers import Answer, Moment, Next
 from stepkeep.operations.audit import REQUEST
 from stepkeep.operations.instants import instant
@@ -83,19 +83,17 @@ MakeAt = Callable[[int], Change]
 """The change as it is at a time; pure."""
 
 
-async def record(
-    store: Store, tenant: str, acting: Acting, decide: Callable[[int], Awaitable[MakeAt]]
-) -> tuple[Change, int]:
+async def record(store: Store, caller: Caller, decide: Callable[[int], Awaitable[MakeAt]]) -> tuple[Change, int]:
     """Decide at the present time and write the change with its entry; returns it and its time.
 
     The rows that `decide` reads are read after the head, so that any change to them makes the write conflict. What it
     returns is dated by the transaction that writes: a vote until then counts, so the change must not be earlier.
     """
 
-    origin = _origin(acting)
+    origin = _origin(caller)
 
     async def once() -> tuple[Change, int]:
-        head = await store.people.read_head(tenant)
+        head = await store.people.read_head(caller.tenant)
         earliest = 0 if head is None else head.at
         make = await decide(max(await store.now(), earliest))
         made: list[tuple[Change, int]] = []
@@ -104,33 +102,33 @@ async def record(
             at = max(now, earliest)
             change = make(at)
             made.append((change, at))
-            return _sealed(tenant, acting, change, at, head, origin)
+            return _sealed(caller, change, at, head, origin)
 
-        await store.people.write(tenant, change_at)
+        await store.people.write(caller.tenant, change_at)
         return made[-1]
 
     return await again_if_contended(once)
 
 
-def _origin(acting: Acting) -> dict[str, Any]:
+def _origin(caller: Caller) -> dict[str, Any]:
     """What an entry says about where its change comes from: the key, and the HTTP request."""
-    found: dict[str, Any] = {} if acting["key"] is None else {"key": acting["key"]}
+    found: dict[str, Any] = {} if caller.key is None else {"key": caller.key}
     asked = REQUEST.get()
     return found if asked is None else {**found, "request": asked.request_id, "address": asked.address}
 
 
 def _sealed(
-    tenant: str, acting: Acting, change: Change, at: int, head: SealedPeopleEntry | None, origin: Mapping[str, Any]
+    caller: Caller, change: Change, at: int, head: SealedPeopleEntry | None, origin: Mapping[str, Any]
 ) -> PeopleChange:
     entry = PeopleEntry(
-        tenant=tenant,
+        tenant=caller.tenant,
         seq=1 if head is None else head.seq + 1,
         at=at,
         event=change.event,
         subject=change.subject,
-        actor=acting["actor"],
+        actor=caller.actor,
         detail={**change.detail, **origin},
-        vouched_by=acting["vouched_by"],
+        vouched_by=caller.vouched_by,
     )
     return PeopleChange(
         entry=seal_people_entry(entry, head),

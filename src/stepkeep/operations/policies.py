@@ -12,6 +12,7 @@ import msgspec
 from msgspec import UNSET
 
 from stepkeep.definition.compiled_policy import PolicyDocument
+from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.bounds import INT
 from stepkeep.kernel.definition import digest_of
 from stepkeep.kernel.errors import InvalidInput, InvariantBroken, NotFound
@@ -86,20 +87,18 @@ class Replay(Answer, kw_only=True):
 
 
 # -- revisions ---------------------------------------------------------------------------------------------------------
-async def publish_policy(
-    transactor: Transactor, document: PolicyDocument, *, tenant: str, actor: str
-) -> PolicyRevision:
+async def publish_policy(transactor: Transactor, document: PolicyDocument, *, caller: Caller) -> PolicyRevision:
     """Publish a policy as the next revision of the tenant. It counts for every step that opens from then on."""
-    who, store = validate.key("the actor", actor), transactor.store
+    who, store = validate.key("the actor", caller.actor), transactor.store
 
     async def add() -> StoredPolicy:
-        newest = await store.read_policy(tenant)
+        newest = await store.read_policy(caller.tenant)
         number = 1 if newest is None else newest.revision + 1
         body = _encode(msgspec.structs.replace(document, pins_since=None if newest is None else pinning_since(newest)))
-        return await store.publish_policy(tenant, number, document.name, digest_of(body), body, who)
+        return await store.publish_policy(caller.tenant, number, document.name, digest_of(body), body, who)
 
     stored = await again_if_contended(add)
-    transactor.plans.live.forget(tenant)
+    transactor.plans.live.forget(caller.tenant)
     return PolicyRevision(**_told(stored))
 
 

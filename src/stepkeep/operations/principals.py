@@ -17,7 +17,7 @@ from stepkeep.edges.names import fold_name, look_of, same_names
 from stepkeep.kernel.authority import Caller, MembershipKind
 from stepkeep.kernel.errors import Conflict, InvalidInput, NotAllowed, NotFound
 from stepkeep.operations import validate
-from stepkeep.operations.access import Access, Acting, Scope
+from stepkeep.operations.access import Access, Scope
 from stepkeep.operations.answers import Answer, Moment, Next, says
 from stepkeep.operations.directory import StoreDirectory
 from stepkeep.operations.instants import instant
@@ -159,7 +159,7 @@ class UserDetailsView(Answer, kw_only=True):
 
 
 # -- tenants -----------------------------------------------------------------------------------------------------------
-async def create_tenant(store: Store, access: Access, name: str, *, vouching: str, acting: Acting) -> TenantView:
+async def create_tenant(store: Store, access: Access, name: str, *, vouching: str, caller: Caller) -> TenantView:
     """Give a tenant a row of settings. A tenant works without one, too."""
     chosen, name = Vouching(vouching), validate.key("the tenant", name)
     _require_own(access, name)
@@ -170,16 +170,16 @@ async def create_tenant(store: Store, access: Access, name: str, *, vouching: st
         await _require_admin_key(store, name, chosen, now)
 
         def made(at: int) -> Change:
-            row = TenantRow(name=name, vouching=chosen, created_at=at, created_by=acting["actor"])
+            row = TenantRow(name=name, vouching=chosen, created_at=at, created_by=caller.actor)
             return Change(event="tenant_created", subject=name, detail={"vouching": chosen}, tenants=(row,))
 
         return made
 
-    change, _ = await record(store, name, acting, decide)
+    change, _ = await record(store, caller._replace(tenant=name), decide)
     return TenantView(tenant=_tenant(change.tenants[0]))
 
 
-async def set_vouching(store: Store, access: Access, name: str, vouching: str, *, acting: Acting) -> TenantView:
+async def set_vouching(store: Store, access: Access, name: str, vouching: str, *, caller: Caller) -> TenantView:
     """Allow or refuse that programs without a key name persons."""
     chosen, name = Vouching(vouching), validate.key("the tenant", name)
     _require_own(access, name)
@@ -192,14 +192,14 @@ async def set_vouching(store: Store, access: Access, name: str, vouching: str, *
             raise NotAllowed(
                 f"tenant {name} refuses names without a key; only a key of its own with the scope admin changes that.",
                 "vouching_refused",
-                acting["actor"],
+                caller.actor,
             )
         await _require_admin_key(store, name, chosen, now)
         detail = {"vouching": chosen, "was": row.vouching}
         changed = replace(row, vouching=chosen)
         return lambda at: Change(event="tenant_changed", subject=name, detail=detail, tenants=(changed,))
 
-    change, _ = await record(store, name, acting, decide)
+    change, _ = await record(store, caller._replace(tenant=name), decide)
     return TenantView(tenant=_tenant(change.tenants[0]))
 
 
@@ -245,14 +245,14 @@ def revoked(key: ApiKey, at: int, by: str) -> ApiKey:
 
 
 # -- users -------------------------------------------------------------------------------------------------------------
-async def create_user(store: Store, tenant: str, name: str, *, kind: str, display: str, acting: Acting) -> UserView:
+async def create_user(store: Store, name: str, *, kind: str, display: str, caller: Caller) -> UserView:
     """Register a user or a service under a name that no other can be mistaken for."""
     name = validate.person("the name", name)
     shown = validate.words("the display name", display, validate.MAX_KEY)
     chosen = PrincipalKind(kind)
 
     async def decide(now: int) -> MakeAt:
-        others = same_names(await _every_name(store, tenant), [name])
+        others = same_names(await _every_name(store, caller.tenant), [name])
         if name in others:
             raise Conflict(f"there is a user or service {name} already.", {"user": name})
         if others:
@@ -264,31 +264,35 @@ async def create_user(store: Store, tenant: str, name: str, *, kind: str, displa
 
         def made(at: int) -> Change:
             row = Principal(
-                tenant=tenant,
+                tenant=caller.tenant,
                 name=name,
                 kind=chosen,
                 display=shown,
                 folded=fold_name(name),
                 created_at=at,
-                created_by=acting["actor"],
+                created_by=caller.actor,
             )
             return Change(event="user_created", subject=name, detail={"kind": chosen}, principals=(row,))
 
         return made
 
-    change, _ = await record(store, tenant, acting, decide)
+    change, _ = await record(store, caller, decide)
     return UserView(user=_user(change.principals[0]))
 
 
-async def disable_user(store: Store, tenant: str, name: str, *, acting: Acting) -> DisabledUser:
+async def disable_user(store: Store, name: str, *, caller: Caller) -> DisabledUser:
     """Let a principal act no more: it is refused in every decision from now on, and its keys are revoked."""
 
     async def decide(now: int) -> MakeAt:
-        row = await registered(store, tenant, name)
+        row = await registered(store, caller.tenant, name)
         if row.disabled_at is not None:
             raise Conflict(f"{row.name} is disabled already, by {row.disabled_by}.")
-        by = acting["actor"]
-        keys = [one for one in await store.people.list_keys(tenant) if one.owner == row.name and one.revoked_at is None]
+        by = caller.actor
+        keys = [
+            one
+            for one in await store.people.list_keys(caller.tenant)
+            if one.owner == row.name and one.revoked_at is None
+        ]
         return lambda at: Change(
             event="user_disabled",
             subject=row.name,
@@ -297,21 +301,21 @@ async def disable_user(store: Store, tenant: str, name: str, *, acting: Acting) 
             keys=tuple(revoked(one, at, by) for one in keys),
         )
 
-    change, _ = await record(store, tenant, acting, decide)
+    change, _ = await record(store, caller, decide)
     return DisabledUser(user=_user(change.principals[0]), revoked_keys=[one.id for one in change.keys])
 
 
-async def enable_user(store: Store, tenant: str, name: str, *, acting: Acting) -> UserView:
+async def enable_user(store: Store, name: str, *, caller: Caller) -> UserView:
     """Let a disabled principal act again. Its revoked keys stay revoked."""
 
     async def decide(now: int) -> MakeAt:
-        row = await registered(store, tenant, name)
+        row = await registered(store, caller.tenant, name)
         if row.disabled_at is None:
             raise Conflict(f"{row.name} is not disabled.")
         enabled = replace(row, disabled_at=None, disabled_by=None)
         return lambda at: Change(event="user_enabled", subject=row.name, principals=(enabled,))
 
-    change, _ = await record(store, tenant, acting, decide)
+    change, _ = await record(store, caller, decide)
     return UserView(user=_user(change.principals[0]))
 
 
@@ -392,7 +396,6 @@ async def _active(store: Store, tenant: str, name: str) -> Principal:
 # -- roles and groups --------------------------------------------------------------------------------------------------
 async def grant(
     store: Store,
-    tenant: str,
     subject: str,
     kind: MembershipKind,
     name: str,
@@ -400,7 +403,7 @@ async def grant(
     to_group: bool,
     valid_from: int | None,
     valid_to: int | None,
-    acting: Acting,
+    caller: Caller,
 ) -> MembershipView:
     """Give a person a role or a group, or a group a role, within dates."""
     holder = SubjectKind.GROUP if to_group else SubjectKind.PERSON
@@ -411,8 +414,8 @@ async def grant(
 
     async def decide(now: int) -> MakeAt:
         _check_dates(valid_from, valid_to, now)
-        who = subject if to_group else (await _active(store, tenant, subject)).name
-        for old in await store.people.read_memberships(tenant, holder, who):
+        who = subject if to_group else (await _active(store, caller.tenant, subject)).name
+        for old in await store.people.read_memberships(caller.tenant, holder, who):
             if (old.kind, old.name) == (kind, name) and _is_open(old, now):
                 raise Conflict(
                     f"{who} has the {kind} {name} already, from {old.granted_by}. Revoke it first to change its dates.",
@@ -422,14 +425,14 @@ async def grant(
 
         def made(at: int) -> Change:
             row = MembershipRow(
-                tenant=tenant,
+                tenant=caller.tenant,
                 id=new_id,
                 subject=who,
                 subject_kind=holder,
                 kind=kind,
                 name=name,
                 granted_at=at,
-                granted_by=acting["actor"],
+                granted_by=caller.actor,
                 valid_from=valid_from,
                 valid_to=valid_to,
             )
@@ -437,12 +440,12 @@ async def grant(
 
         return made
 
-    change, _ = await record(store, tenant, acting, decide)
+    change, _ = await record(store, caller, decide)
     return MembershipView(membership=_membership(change.memberships[0]))
 
 
 async def revoke(
-    store: Store, tenant: str, subject: str, kind: MembershipKind, name: str, *, from_group: bool, acting: Acting
+    store: Store, subject: str, kind: MembershipKind, name: str, *, from_group: bool, caller: Caller
 ) -> MembershipView:
     """Take a role or a group away, also one that begins later."""
     holder = SubjectKind.GROUP if from_group else SubjectKind.PERSON
@@ -452,19 +455,19 @@ async def revoke(
     async def decide(now: int) -> MakeAt:
         found = [
             old
-            for old in await store.people.read_memberships(tenant, holder, who)
+            for old in await store.people.read_memberships(caller.tenant, holder, who)
             if (old.kind, old.name) == (kind, name) and _is_open(old, now)
         ]
         if not found:
             raise NotFound(f"{who} does not have the {kind} {name}.")
 
         def made(at: int) -> Change:
-            ended = tuple(replace(old, revoked_at=at, revoked_by=acting["actor"]) for old in found)
+            ended = tuple(replace(old, revoked_at=at, revoked_by=caller.actor) for old in found)
             return Change(event="revoked", subject=who, detail=_given(ended[0]), memberships=ended)
 
         return made
 
-    change, _ = await record(store, tenant, acting, decide)
+    change, _ = await record(store, caller, decide)
     return MembershipView(membership=_membership(change.memberships[0]))
 
 
@@ -482,7 +485,6 @@ def _given(row: MembershipRow) -> dict[str, Any]:
 # -- delegations -------------------------------------------------------------------------------------------------------
 async def delegate(
     store: Store,
-    tenant: str,
     access: Access,
     delegator: str,
     to: str,
@@ -490,22 +492,22 @@ async def delegate(
     reason: str,
     valid_from: int | None,
     valid_to: int | None,
-    acting: Acting,
+    caller: Caller,
 ) -> DelegationView:
     """Let `to` decide on behalf of `delegator`. A person delegates for themselves; others need the scope admin."""
     why = validate.words("the reason", reason)
     if same_names([validate.key("the delegator", delegator)], [validate.key("the delegate", to)]):
         raise NotAllowed(f"{delegator} cannot delegate to themselves.", "delegation_to_oneself", delegator)
-    _require_self(access, delegator, acting, "users.delegate")
+    _require_self(access, delegator, caller, "users.delegate")
 
     async def decide(now: int) -> MakeAt:
         _check_dates(valid_from, valid_to, now)
-        source, target = await _active(store, tenant, delegator), await _active(store, tenant, to)
+        source, target = await _active(store, caller.tenant, delegator), await _active(store, caller.tenant, to)
         for one in (source, target):
             if one.kind is PrincipalKind.SERVICE:
                 said = f"{one.name} is a service: only people delegate, and only to people."
                 raise NotAllowed(said, "delegation_of_service", one.name)
-        for old in await store.people.read_delegations(tenant, source.name):
+        for old in await store.people.read_delegations(caller.tenant, source.name):
             if (old.delegator, old.delegate) == (source.name, target.name) and _is_open(old, now):
                 raise Conflict(
                     f"{target.name} decides on behalf of {source.name} already. Undelegate first to change the dates.",
@@ -517,12 +519,12 @@ async def delegate(
 
         def made(at: int) -> Change:
             row = DelegationRow(
-                tenant=tenant,
+                tenant=caller.tenant,
                 id=new_id,
                 delegator=source.name,
                 delegate=target.name,
                 granted_at=at,
-                granted_by=acting["actor"],
+                granted_by=caller.actor,
                 reason=why,
                 valid_from=valid_from,
                 valid_to=valid_to,
@@ -531,34 +533,32 @@ async def delegate(
 
         return made
 
-    change, _ = await record(store, tenant, acting, decide)
+    change, _ = await record(store, caller, decide)
     return DelegationView(delegation=_delegation(change.delegations[0]))
 
 
-async def undelegate(
-    store: Store, tenant: str, access: Access, delegator: str, to: str, *, acting: Acting
-) -> DelegationView:
+async def undelegate(store: Store, access: Access, delegator: str, to: str, *, caller: Caller) -> DelegationView:
     """End a delegation before its date."""
     source, target = validate.key("the delegator", delegator), validate.key("the delegate", to)
-    _require_self(access, source, acting, "users.undelegate")
+    _require_self(access, source, caller, "users.undelegate")
 
     async def decide(now: int) -> MakeAt:
         found = [
             old
-            for old in await store.people.read_delegations(tenant, source)
+            for old in await store.people.read_delegations(caller.tenant, source)
             if (old.delegator, old.delegate) == (source, target) and _is_open(old, now)
         ]
         if not found:
             raise NotFound(f"{target} does not decide on behalf of {source}.")
 
         def made(at: int) -> Change:
-            ended = tuple(replace(old, revoked_at=at, revoked_by=acting["actor"]) for old in found)
+            ended = tuple(replace(old, revoked_at=at, revoked_by=caller.actor) for old in found)
             detail = {"id": ended[0].id, "to": target}
             return Change(event="undelegated", subject=source, detail=detail, delegations=ended)
 
         return made
 
-    change, _ = await record(store, tenant, acting, decide)
+    change, _ = await record(store, caller, decide)
     return DelegationView(delegation=_delegation(change.delegations[0]))
 
 
@@ -573,9 +573,9 @@ def _delegation(row: DelegationRow) -> Delegation:
     return Delegation(id=row.id, delegator=row.delegator, delegate=row.delegate, reason=row.reason, **_dates(row))
 
 
-def _require_self(access: Access, delegator: str, acting: Acting, operation: str) -> None:
+def _require_self(access: Access, delegator: str, caller: Caller, operation: str) -> None:
     """A key without the scope admin delegates for its own actor alone."""
-    own = acting["actor"] == delegator
+    own = caller.actor == delegator
     access.require(Scope.DECIDE if own and not access.may(Scope.ADMIN) else Scope.ADMIN, operation=operation)
 
 

@@ -11,6 +11,7 @@ import msgspec
 from msgspec import UNSET
 from msgspec.structs import replace
 
+from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.definition import Definition, decode_definition, digest_of, encode_definition
 from stepkeep.kernel.errors import Conflict, NoSuchName, NotFound
 from stepkeep.kernel.plan import Plan, queue_specs
@@ -57,21 +58,21 @@ class DefinitionView(Answer, kw_only=True):
     document: dict[str, Any]
 
 
-async def publish(transactor: Transactor, definition: Definition, *, tenant: str, actor: str) -> Plan:
+async def publish(transactor: Transactor, definition: Definition, *, caller: Caller) -> Plan:
     """Publish a definition, or return the published one. The same name and version with other content is refused."""
-    definition = await resolve_schemas(transactor, definition, tenant=tenant)
-    definition = await pin_children(transactor, definition, tenant=tenant)
+    definition = await resolve_schemas(transactor, definition, tenant=caller.tenant)
+    definition = await pin_children(transactor, definition, tenant=caller.tenant)
     document = encode_definition(definition)
     digest = digest_of(document)
     stored = await transactor.store.publish(
-        tenant,
+        caller.tenant,
         definition.name,
         definition.version,
         definition.dialect,
         digest,
         document,
         queue_specs(definition),
-        actor,
+        caller.actor,
     )
     if not is_published(stored, definition):
         raise Conflict(

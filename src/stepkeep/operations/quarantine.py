@@ -6,6 +6,7 @@ quarantined run stays as it is until it is released. The engine and the command 
 
 from __future__ import annotations
 
+from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.errors import Conflict, InvalidInput, NotFound
 from stepkeep.operations import validate
 from stepkeep.operations.answers import Answer, Moment
@@ -32,14 +33,14 @@ class QuarantineList(Answer, kw_only=True):
     quarantined: list[QuarantineView]
 
 
-async def quarantine(transactor: Transactor, run_id: str, *, tenant: str, actor: str, reason: str) -> QuarantineView:
+async def quarantine(transactor: Transactor, run_id: str, *, caller: Caller, reason: str) -> QuarantineView:
     """Quarantine a run: nothing claims, sweeps, changes or deletes it until it is released."""
-    run_id, actor, reason = validate.run_id(run_id), validate.key("the actor", actor), _reason(reason)
+    run_id, actor, reason = validate.run_id(run_id), validate.key("the actor", caller.actor), _reason(reason)
     store = transactor.store
-    noted = await again_if_contended(lambda: store.quarantine(tenant, run_id, actor, reason))
+    noted = await again_if_contended(lambda: store.quarantine(caller.tenant, run_id, actor, reason))
     if noted is not None:
         return view(noted)
-    for standing in await store.list_quarantined(tenant):
+    for standing in await store.list_quarantined(caller.tenant):
         if standing.run_id == run_id:
             raise Conflict(
                 f"run {run_id} was quarantined before, by {standing.quarantined_by} at "
@@ -49,11 +50,11 @@ async def quarantine(transactor: Transactor, run_id: str, *, tenant: str, actor:
     raise NotFound(f"there is no run {run_id}")
 
 
-async def release(transactor: Transactor, run_id: str, *, tenant: str, actor: str, reason: str) -> QuarantineView:
+async def release(transactor: Transactor, run_id: str, *, caller: Caller, reason: str) -> QuarantineView:
     """End a quarantine; the run continues where it was."""
-    run_id, actor, reason = validate.run_id(run_id), validate.key("the actor", actor), _reason(reason)
+    run_id, actor, reason = validate.run_id(run_id), validate.key("the actor", caller.actor), _reason(reason)
     store = transactor.store
-    ended = await again_if_contended(lambda: store.release(tenant, run_id, actor, reason))
+    ended = await again_if_contended(lambda: store.release(caller.tenant, run_id, actor, reason))
     if ended is None:
         raise NotFound(f"run {run_id} is not quarantined")
     return view(ended)

@@ -19,6 +19,7 @@ from typing import Annotated, Any, Final
 import msgspec
 from msgspec import Meta
 
+from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.errors import ConnectionLost, InvalidInput, QuotaExceeded
 from stepkeep.operations.answers import Answer
 from stepkeep.operations.settings import SettingKind, change_setting, read_setting
@@ -108,11 +109,11 @@ def read_quota(what: str, given: object) -> int | None:
     return given
 
 
-async def set_tenant_quotas(store: Store, tenant: str, quotas: Quotas, *, actor: str) -> TenantQuotas:
+async def set_tenant_quotas(store: Store, quotas: Quotas, *, caller: Caller) -> TenantQuotas:
     """Save the quotas of a tenant, which count for all its keys together."""
     content = {name: value for name, value in msgspec.structs.asdict(quotas).items() if value is not None} or None
-    await change_setting(store, tenant, SettingKind.QUOTA, TENANT, lambda before: content, actor=actor)
-    return TenantQuotas(tenant=tenant, quotas=quotas)
+    await change_setting(store, SettingKind.QUOTA, TENANT, lambda before: content, caller=caller)
+    return TenantQuotas(tenant=caller.tenant, quotas=quotas)
 
 
 async def tenant_quotas(store: Store, tenant: str) -> Quotas:
@@ -201,10 +202,10 @@ class QuotaKeeper:
         return use
 
     @asynccontextmanager
-    async def place(self, tenant: str, key: str | None, run_id: str) -> AsyncIterator[Callable[[str], None]]:
+    async def place(self, caller: Caller, run_id: str) -> AsyncIterator[Callable[[str], None]]:
         """A place for a run while it is created. Tell the id of the run that there is now: if it is another one, or
         none is told, the place is given back."""
-        scopes = [] if key is None else await self._scopes(tenant, key)
+        tenant, scopes = caller.tenant, await self._scopes(caller)
         made: list[str] = []
         if scopes:
             full = await self._store.quotas.take(tenant, run_id, scopes, await self._store.now(), PATIENCE)
@@ -219,10 +220,12 @@ class QuotaKeeper:
             if scopes and made != [run_id]:
                 await self._store.quotas.drop(tenant, run_id, scopes)
 
-    async def _scopes(self, tenant: str, key: str) -> list[Scope]:
-        line, quotas = await self.of_key(key)
+    async def _scopes(self, caller: Caller) -> list[Scope]:
+        if caller.key is None:
+            return []
+        line, quotas = await self.of_key(caller.key)
         own = quotas.max_concurrent_runs or self.default.max_concurrent_runs
-        whole = (await self.of_tenant(tenant)).max_concurrent_runs
+        whole = (await self.of_tenant(caller.tenant)).max_concurrent_runs
         return [Scope(name, most) for name, most in ((f"key {line}", own), (TENANT, whole)) if most is not None]
 
 

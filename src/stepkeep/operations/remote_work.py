@@ -117,8 +117,9 @@ class RemoteWork:
         access: Access,
         state: WorkState,
         monotonic: Callable[[], float] = time.monotonic,
+        admitted: str | None = None,
     ) -> None:
-        self.access = access
+        self.access, self.admitted = access, admitted
         self._transactor, self._store, self._state, self._monotonic = transactor, transactor.store, state, monotonic
         self._tenant = access.tenant
 

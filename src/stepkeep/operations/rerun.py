@@ -5,6 +5,7 @@ It keeps the business key, the correlation id and the labels, and the names of a
 
 from __future__ import annotations
 
+from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.decision import requesters_of
 from stepkeep.kernel.errors import Conflict, NotFound
 from stepkeep.kernel.states import RUN_TERMINAL
@@ -22,27 +23,21 @@ async def rerun(
     starter: Starter,
     run_id: str,
     *,
-    tenant: str,
-    actor: str,
-    vouched_by: str | None = None,
-    key: str | None = None,
+    caller: Caller,
     given: bytes | None = None,
     idempotency_key: str | None = None,
     scope: str = ANY_CALLER,
 ) -> Started:
     """Start a new run like the old one. The old run stays as it is, because terminal states are never left."""
-    found = await transactor.store.read_run(tenant, validate.run_id(run_id))
+    found = await transactor.store.read_run(caller.tenant, validate.run_id(run_id))
     if found is None:
         raise NotFound(f"there is no run {run_id}")
     if found.run.state not in RUN_TERMINAL:
         raise Conflict(f"run {run_id} is still {found.run.state}; cancel it or wait for its end before a rerun.")
     return await starter.start(
         StartRequest(
-            plan=await plan_of(transactor, tenant, run_id),
-            tenant=tenant,
-            actor=actor,
-            vouched_by=vouched_by,
-            key=key,
+            plan=await plan_of(transactor, caller.tenant, run_id),
+            caller=caller,
             input=(await transactor.payloads.detail(found.details)).input if given is None else given,
             operation=OPERATION,
             idempotency_key=idempotency_key,

@@ -10,11 +10,11 @@ from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, cast
 
 from stepkeep.definition.bounds import MAX_RESOURCES
+from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.definition import Amount
 from stepkeep.kernel.errors import InvalidInput
 from stepkeep.kernel.resources import EXCLUSIVE, SHARED
 from stepkeep.operations import validate
-from stepkeep.operations.access import Acting
 from stepkeep.operations.answers import Answer, says
 from stepkeep.operations.instants import instant
 from stepkeep.operations.resource_claims import NAME, UNITS, Counted, Pools, read_pools
@@ -53,7 +53,7 @@ class ResourceList(Answer, kw_only=True):
     resources: list[Resource]
 
 
-async def set_pool(store: Store, tenant: str, resource: str, most: int | None, *, acting: Acting) -> ResourceList:
+async def set_pool(store: Store, resource: str, most: int | None, *, caller: Caller) -> ResourceList:
     """Give a pool this many units; None ends its limit."""
     name = validate.key("the resource", resource)
 
@@ -64,9 +64,8 @@ async def set_pool(store: Store, tenant: str, resource: str, most: int | None, *
             raise InvalidInput(f"a tenant has at most {MOST_POOLS:,} pools with a size. Clear one first.")
         return pools or None
 
-    actor = validate.key("the actor", acting["actor"])
-    await change_setting(store, tenant, SettingKind.RESOURCES, NAME, changed, actor=actor)
-    return await list_resources(store, tenant)
+    await change_setting(store, SettingKind.RESOURCES, NAME, changed, caller=caller)
+    return await list_resources(store, caller.tenant)
 
 
 async def list_resources(store: Store, tenant: str) -> ResourceList:

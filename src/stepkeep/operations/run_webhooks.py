@@ -14,6 +14,7 @@ import msgspec
 
 from stepkeep.definition.secrets import is_secret_name
 from stepkeep.edges.safe_text import plain_text
+from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.errors import InvalidInput, NotAllowed
 from stepkeep.kernel.rows import Run
 from stepkeep.network.failures import RequestFailed
@@ -42,15 +43,15 @@ class TenantSigning(Answer, kw_only=True):
     secrets: list[str]
 
 
-async def release_secrets(store: Store, tenant: str, secrets: Iterable[str], *, actor: str) -> TenantSigning:
+async def release_secrets(store: Store, secrets: Iterable[str], *, caller: Caller) -> TenantSigning:
     """Let starts of the tenant name these secrets, and no others, to sign the webhooks of their runs."""
     named = sorted(set(validate.names("secrets", secrets)))
     if any(not is_secret_name(one) for one in named):
         raise InvalidInput(f"each of secrets {NO_NAME}")
     if len(named) > MOST_SECRETS:
         raise InvalidInput(f"a tenant has at most {MOST_SECRETS} secrets for signing.")
-    await change_setting(store, tenant, SettingKind.SIGNING, NAME, lambda before: named or None, actor=actor)
-    return TenantSigning(tenant=tenant, secrets=named)
+    await change_setting(store, SettingKind.SIGNING, NAME, lambda before: named or None, caller=caller)
+    return TenantSigning(tenant=caller.tenant, secrets=named)
 
 
 async def released_secrets(store: Store, tenant: str) -> TenantSigning:

@@ -13,6 +13,7 @@ from msgspec import UNSET
 
 from stepkeep.definition.json_schema import canonical_schema
 from stepkeep.definition.schema_references import Known, decode_schema, references_in, resolved
+from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.definition import Definition, digest_of
 from stepkeep.kernel.errors import Conflict, InvalidInput, NotFound
 from stepkeep.operations import validate
@@ -54,14 +55,12 @@ class SchemaView(Answer, kw_only=True):
     schema: SchemaDocument
 
 
-async def publish_schema(
-    transactor: Transactor, ref: str, schema: Mapping[str, Any], *, tenant: str, actor: str
-) -> SchemaView:
+async def publish_schema(transactor: Transactor, ref: str, schema: Mapping[str, Any], *, caller: Caller) -> SchemaView:
     """Publish a JSON Schema; the same schema again changes nothing, another one under the same reference is refused."""
     name = validate.key("the reference of a schema", ref)
-    document = await aside(tenant, canonical_schema, schema)
+    document = await aside(caller.tenant, canonical_schema, schema)
     digest = digest_of(document)
-    stored = await transactor.store.publish_schema(tenant, name, digest, document, actor)
+    stored = await transactor.store.publish_schema(caller.tenant, name, digest, document, caller.actor)
     if stored.digest != digest:
         raise Conflict(
             f"the schema {name} was published before with other content (digest {stored.digest[:12]}). A published "

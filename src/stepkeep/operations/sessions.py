@@ -19,6 +19,7 @@ from msgspec import Meta
 from msgspec.structs import replace
 
 from stepkeep.edges.secret_values import KNOWN
+from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.errors import InvalidInput, NotAllowed
 from stepkeep.operations.access import Access, Credential, secret_hash
 from stepkeep.operations.answers import Answer, says
@@ -111,7 +112,7 @@ async def sign_in(store: Store, key: ApiKey, *, lifetime: int = LIFETIME) -> tup
 
         return signed_in
 
-    change, _ = await record(store, key.tenant, {"actor": key.owner, "vouched_by": None, "key": key.id}, decide)
+    change, _ = await record(store, Caller(key.tenant, key.owner, key.id), decide)
     return made, change.sessions[0]
 
 
@@ -134,7 +135,7 @@ async def sign_out(store: Store, access: SessionAccess) -> None:
 
         return signed_out
 
-    await record(store, row.tenant, access.acting(None), decide)
+    await record(store, access.caller()._replace(tenant=row.tenant), decide)
 
 
 class SessionView(Answer, kw_only=True):

@@ -12,6 +12,8 @@ from typing import Any
 
 import msgspec
 
+from stepkeep.kernel.authority import Caller
+from stepkeep.operations import validate
 from stepkeep.operations.answers import Answer
 from stepkeep.operations.instants import instant
 from stepkeep.operations.transact import again_if_contended
@@ -42,20 +44,21 @@ async def read_setting(store: Store, tenant: str, kind: SettingKind, name: str) 
 
 
 async def change_setting(
-    store: Store, tenant: str, kind: SettingKind, name: str, change: Callable[[Any], Any], *, actor: str
+    store: Store, kind: SettingKind, name: str, change: Callable[[Any], Any], *, caller: Caller
 ) -> Any:
     """Save what `change` makes of the newest content (None: there is none) and return it; the same is not saved again.
 
     `change` may be called more than once, and may raise a refusal.
     """
+    actor = validate.key("the actor", caller.actor)
 
     async def save() -> Any:
-        newest = await store.read_setting(tenant, kind.value, name)
+        newest = await store.read_setting(caller.tenant, kind.value, name)
         before = None if newest is None else _decode(newest.document)
         content = change(before)
         if content != before:
             revision = 1 if newest is None else newest.revision + 1
-            await store.save_setting(tenant, kind.value, name, revision, _encode(content), actor)
+            await store.save_setting(caller.tenant, kind.value, name, revision, _encode(content), actor)
         return content
 
     return await again_if_contended(save)

@@ -15,6 +15,7 @@ from msgspec import UNSET, UnsetType
 
 from stepkeep.definition.arguments import items
 from stepkeep.edges.safe_text import plain_text
+from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.errors import Conflict, InvalidInput, NotFound
 from stepkeep.operations import validate
 from stepkeep.operations.answers import Answer, says
@@ -90,8 +91,7 @@ async def add_sink(
     options: Mapping[str, Any],
     events: Iterable[object] = (Source.EMITTED,),
     replace: bool = False,
-    tenant: str,
-    actor: str,
+    caller: Caller,
 ) -> SinkView:
     """Add a sink, or replace the one of this name: its cursors stay, so that a secret is rotated without a gap."""
     plain = sink_name(name)
@@ -101,12 +101,12 @@ async def add_sink(
     if len(kept) > MAX_OPTIONS:
         raise InvalidInput(f"the options of a sink have at most {MAX_OPTIONS} bytes as JSON, and not {len(kept)}.")
     patterns = check_patterns(items("`on`", on))
-    there = {one.name: one for one in await transactor.store.deliveries.list_sinks(tenant)}
+    there = {one.name: one for one in await transactor.store.deliveries.list_sinks(caller.tenant)}
     known = there.get(plain)
     if known is None and len(there) >= MOST_SINKS:
         raise InvalidInput(f"a tenant has at most {MOST_SINKS} sinks.")
     row = SinkRow(
-        tenant=tenant,
+        tenant=caller.tenant,
         name=plain,
         kind=found.name,
         takes=int(takes_of(events)),
@@ -114,23 +114,23 @@ async def add_sink(
         patterns=patterns,
         options=kept,
         created_at=await transactor.store.now(),
-        created_by=actor,
+        created_by=caller.actor,
     )
     what = "sink_added" if known is None else "sink_replaced"
-    action = _action(tenant, actor, what, plain, "")
+    action = _action(caller, what, plain, "")
     if not await transactor.store.deliveries.save_sink(row, action, replace=replace):
         raise Conflict(f"there is a sink {plain} already. Replace it: stepkeep sinks add {plain} --replace …")
     return SinkView(**_fields(row))
 
 
 async def remove_sink(
-    transactor: Transactor, name: object, *, discard: bool, reason: str, tenant: str, actor: str
+    transactor: Transactor, name: object, *, discard: bool, reason: str, caller: Caller
 ) -> RemovedSink:
     """Remove a sink. With undelivered events it is refused unless `discard`, which needs a reason."""
     plain, said = sink_name(name), validate.words("the reason", reason)
     if discard and not said.strip():
         raise InvalidInput("discarding events that were not delivered needs a reason: --reason TEXT")
-    action = _action(tenant, actor, "sink_removed", plain, said)
+    action = _action(caller, "sink_removed", plain, said)
     left = await transactor.store.deliveries.remove_sink(action, discard=discard)
     if left is None:
         raise NotFound(f"there is no sink {plain}. `stepkeep sinks list` shows them.")
@@ -192,7 +192,15 @@ def _fields(row: SinkRow) -> dict[str, Any]:
     }
 
 
-def _action(tenant: str, actor: str, what: str, sink: str, reason: str) -> Action:
+def _action(caller: Caller, what: str, sink: str, reason: str) -> Action:
     return Action(
-        tenant=tenant, at=0, actor=actor, action=what, sink=sink, run_id=None, seq=None, number=None, reason=reason
+        tenant=caller.tenant,
+        at=0,
+        actor=caller.actor,
+        action=what,
+        sink=sink,
+        run_id=None,
+        seq=None,
+        number=None,
+        reason=reason,
     )

@@ -17,13 +17,13 @@ import msgspec
 
 from stepkeep.definition.bounds import MAX_SLOTS
 from stepkeep.edges.safe_text import inert_line
+from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.decision import Accepted
 from stepkeep.kernel.errors import InvalidInput, NoSuchName
 from stepkeep.kernel.events import ScopeUse, SlotGranted
 from stepkeep.kernel.rows import Run
 from stepkeep.kernel.states import RUN_TERMINAL, RunState
 from stepkeep.operations import validate
-from stepkeep.operations.access import Acting
 from stepkeep.operations.answers import Answer, says
 from stepkeep.operations.batch import DecisionBatch
 from stepkeep.operations.plans import PlanCache
@@ -99,13 +99,13 @@ async def read_limits(store: Store, tenant: str) -> Limits:
     return NO_LIMITS if found is None else msgspec.convert(found, Limits)
 
 
-async def set_limit(store: Store, tenant: str, workflow: str | None, most: int | None, *, acting: Acting) -> SlotList:
+async def set_limit(store: Store, workflow: str | None, most: int | None, *, caller: Caller) -> SlotList:
     """Limit the running runs of a workflow, or with None of the tenant; `most=None` ends that limit."""
     if most is not None and (type(most) is not int or not 1 <= most <= MAX_SLOTS):
         raise InvalidInput(f"the number of slots is a whole number from 1 to {MAX_SLOTS:,}, or None for no limit.")
     if workflow is not None:
         validate.key("the workflow", workflow)
-        if most is not None and await store.read_definition(tenant, workflow, None) is None:
+        if most is not None and await store.read_definition(caller.tenant, workflow, None) is None:
             raise NoSuchName(f"there is no workflow {inert_line(workflow, 100)!r}. `stepkeep definitions` lists them.")
 
     def changed(before: Any) -> Any:
@@ -117,9 +117,8 @@ async def set_limit(store: Store, tenant: str, workflow: str | None, most: int |
             known = msgspec.structs.replace(known, workflows=others if most is None else {**others, workflow: most})
         return msgspec.to_builtins(known) or None
 
-    actor = validate.key("the actor", acting["actor"])
-    await change_setting(store, tenant, SettingKind.SLOTS, NAME, changed, actor=actor)
-    return await list_slots(store, tenant)
+    await change_setting(store, SettingKind.SLOTS, NAME, changed, caller=caller)
+    return await list_slots(store, caller.tenant)
 
 
 async def list_slots(store: Store, tenant: str) -> SlotList:
@@ -175,26 +174,31 @@ class SlotSweep:
         for tenant, workflow in await self._transactor.store.slots.find_workflows():
             found.setdefault(tenant, []).append(workflow)
         self._transactor.runs_wait = bool(found)
-        return sum([await grant_slots(self._transactor, *one, actor=self._actor) for one in found.items()])
+        return sum(
+            [
+                await grant_slots(self._transactor, workflows, Caller(tenant, self._actor))
+                for tenant, workflows in found.items()
+            ]
+        )
 
 
-async def grant_slots(transactor: Transactor, tenant: str, workflows: Sequence[str], *, actor: str = "slots") -> int:
+async def grant_slots(transactor: Transactor, workflows: Sequence[str], caller: Caller) -> int:
     """Grant the free slots of a tenant to runs of these workflows, in the order of their arrival."""
     store = transactor.store
-    limits, held = await read_limits(store, tenant), await store.slots.count_held(tenant)
+    limits, held = await read_limits(store, caller.tenant), await store.slots.count_held(caller.tenant)
     rows: list[SlotRow] = []
     ended: list[str] = []
     for workflow in workflows:
-        for waiting in await store.slots.find_waiting(tenant, workflow, MOST_AT_ONCE):
+        for waiting in await store.slots.find_waiting(caller.tenant, workflow, MOST_AT_ONCE):
             if waiting.state in RUN_TERMINAL:
                 ended.append(waiting.row.run_id)
             else:
                 rows.append(waiting.row)
-    await store.slots.forget_ended(tenant, ended)
+    await store.slots.forget_ended(caller.tenant, ended)
     wanted = _first(sorted(rows, key=lambda row: (-row.priority, row.asked_at, row.run_id)), limits, held)
     if not wanted:
         return 0
-    batch = await transactor.run(lambda: GrantBatch(transactor.plans, wanted, limits, actor), None)
+    batch = await transactor.run(lambda: GrantBatch(transactor.plans, wanted, limits, caller.actor), None)
     for answer in answers(batch.decisions):
         if not isinstance(answer, Accepted):
             log.info("a run was not granted its slot: %s", answer)

@@ -18,6 +18,7 @@ from uuid_utils import uuid7
 from stepkeep.definition.bounds import MAX_PRIORITY
 from stepkeep.definition.run_input import check_input, is_declared, is_quick
 from stepkeep.kernel.adoption import Continuation, GoingOn
+from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.child_runs import CONTINUE
 from stepkeep.kernel.create import create_run
 from stepkeep.kernel.decision import Accepted, Claimer, Decision, Reply, check_requesters
@@ -52,6 +53,7 @@ from stepkeep.operations.group_commit import Submissions, all_or_each
 from stepkeep.operations.live_policies import LivePolicies
 from stepkeep.operations.pauses import PauseReader, pauses_of_idle
 from stepkeep.operations.payloads import INLINE_INPUT_BYTES
+from stepkeep.operations.people import requested
 from stepkeep.operations.plans import PlanCache
 from stepkeep.operations.quotas import QuotaKeeper
 from stepkeep.operations.run_webhooks import check_webhook, run_webhook
@@ -115,10 +117,7 @@ class StartRequest(msgspec.Struct, frozen=True, kw_only=True):
     """All parameters of a new run. Its fingerprint shows whether two requests are equal."""
 
     plan: Plan
-    tenant: str
-    actor: str
-    vouched_by: str | None = None
-    key: str | None = None
+    caller: Caller
     input: bytes = b"null"
     run_id: str = ""
     operation: str = OPERATION
@@ -259,7 +258,7 @@ class Starter:
         self.pauses = PauseReader(transactor.monotonic)
         # A grant serves all runs that wait when it begins: the callers of a batch of starts need one, not one each.
         self._grants: SharedReads[tuple[str, str], int] = SharedReads(
-            lambda key: grant_slots(transactor, key[0], [key[1]])
+            lambda key: grant_slots(transactor, [key[1]], Caller(key[0], "slots"))
         )
         self._templates: dict[tuple[int, bool], tuple[Plan, StartTemplate | None]] = {}
 
@@ -279,10 +278,10 @@ class Starter:
         return started
 
     async def _put(self, request: StartRequest) -> Started:
-        if request.key is None:
+        if request.caller.key is None:
             return await self._lane.put(request)
         try:
-            async with self.quotas.place(request.tenant, request.key, request.run_id) as created:
+            async with self.quotas.place(request.caller, request.run_id) as created:
                 started = await self._lane.put(request)
                 created(started.run_id)
                 return started
@@ -295,7 +294,7 @@ class Starter:
     async def grant(self, request: StartRequest) -> None:
         """Grant a slot to a run that was just created, if one is free. A worker does it otherwise."""
         try:
-            await self._grants.new((request.tenant, request.plan.definition.name))
+            await self._grants.new((request.caller.tenant, request.plan.definition.name))
         except StepkeepError as problem:
             log.info("the slot of run %s is left to a worker: %s", request.run_id, problem)
 
@@ -364,18 +363,18 @@ class Starter:
             if is_quick(definition, len(request.input)):
                 _check_declared(request)
             else:
-                await aside(request.tenant, _check_declared, request)
+                await aside(request.caller.tenant, _check_declared, request)
         undoes = request.continuation is not None and request.continuation.how is GoingOn.ROLLBACK
         if not undoes and request.operation != CONTINUE:
             # What a withdrawn version did can still be undone, and its runs go on.
-            await self.withdrawals.refuse(request.tenant, definition.name, definition.version)
+            await self.withdrawals.refuse(request.caller.tenant, definition.name, definition.version)
         request = self._traced(request)
         if request.takes_slot and not undoes:
             is_limited = definition.slots is not msgspec.UNSET
-            awaits = is_limited or await self.limits.concern(request.tenant, definition.name)
+            awaits = is_limited or await self.limits.concern(request.caller.tenant, definition.name)
             request = msgspec.structs.replace(request, awaits_slot=awaits) if awaits else request
-        paused = await self.pauses.read(self._transactor.store, request.tenant)
-        if (pause := paused.at_start(definition.name, request.tenant, request.run_id)) is not None:
+        paused = await self.pauses.read(self._transactor.store, request.caller.tenant)
+        if (pause := paused.at_start(definition.name, request.caller.tenant, request.run_id)) is not None:
             request = msgspec.structs.replace(request, pause=pause)
         if payloads.seal.is_on:
             # Equal inputs are sealed differently, and must be recognised as equal.
@@ -386,7 +385,9 @@ class Starter:
             )
         if len(request.input) <= INLINE_INPUT_BYTES and not request.input.startswith(PREFIX):
             return request
-        reference, payload = await payloads.apart((request.tenant, request.run_id), request.input, INLINE_INPUT_BYTES)
+        reference, payload = await payloads.apart(
+            (request.caller.tenant, request.run_id), request.input, INLINE_INPUT_BYTES
+        )
         return msgspec.structs.replace(request, input=reference, payload=payload)
 
     def _traced(self, request: StartRequest) -> StartRequest:
@@ -479,7 +480,7 @@ def accept(request: StartRequest) -> StartRequest:
         said = f"version {definition.version} of {definition.name} is not active: no run of it may start."
         raise Conflict(f"{said} Start a version whose `active` is true.", {"workflow": definition.name})
     for name, key in (
-        ("the actor", request.actor),
+        ("the actor", request.caller.actor),
         ("the idempotency key", request.idempotency_key),
         ("the business key", request.business_key),
         ("the correlation id", request.correlation_id),
@@ -533,7 +534,11 @@ class StartBatch:
         self._creates = False
 
     def wants(self) -> list[Want]:
-        made = [Want(tenant=request.tenant, run_id=request.run_id) for request in self._requests] if self._again else []
+        made = (
+            [Want(tenant=request.caller.tenant, run_id=request.run_id) for request in self._requests]
+            if self._again
+            else []
+        )
         return [*made, *continued_runs(self._requests)]
 
     def is_certain(self) -> bool:
@@ -546,13 +551,15 @@ class StartBatch:
                 idempotency=tuple(sorted({place for request in self._requests for place in key_places(request)})),
                 keys=tuple(
                     KeyWant(tenant=tenant, key=key, kept=True)
-                    for tenant, key in sorted({(r.tenant, r.business_key) for r in self._requests if r.business_key})
+                    for tenant, key in sorted(
+                        {(r.caller.tenant, r.business_key) for r in self._requests if r.business_key}
+                    )
                 ),
             )
             more = msgspec.structs.replace(more, adoptions=adopted_runs(self._requests))
             if more.idempotency or more.keys or more.adoptions:
                 return more
-        tenants = [request.tenant for request in self._requests]
+        tenants = [request.caller.tenant for request in self._requests]
         if stale := self._live.stale(tenants, loaded):
             return More(policies=stale)
         if windows := self._live.unread_spend(tenants, loaded):
@@ -563,7 +570,7 @@ class StartBatch:
             try:
                 self.answers[place] = starting.start(request)
             except Missing as missing:
-                lacking.append(Want(tenant=request.tenant, run_id=NO_RUN, people=tuple(missing.need.people)))
+                lacking.append(Want(tenant=request.caller.tenant, run_id=NO_RUN, people=tuple(missing.need.people)))
             except Exception as problem:  # noqa: BLE001 - refused or broken, it is this one's alone
                 self.answers[place] = problem
         if lacking:
@@ -632,7 +639,7 @@ class Starting:
     def start(self, request: StartRequest, messages: Sequence[MessageArrived] = ()) -> Started:
         """Create the run, unless it exists or may not; then pause it if its workflow is paused, and deliver what was
         kept for its key, and these messages."""
-        if (request.tenant, request.run_id) in self._loaded.runs:
+        if (request.caller.tenant, request.run_id) in self._loaded.runs:
             return Started(request.run_id, created=True)
         key = _idempotency(request)
         if key is not None:
@@ -647,7 +654,7 @@ class Starting:
                     )
                 return Started(earlier.run_id, created=False)
         check_requesters(request.run_id, request.asked_before)
-        place = None if request.business_key is None else (request.tenant, request.business_key)
+        place = None if request.business_key is None else (request.caller.tenant, request.business_key)
         if place is not None and (holder := self._held.get(place)) is not None:
             raise Conflict(
                 f"run {holder} is live under the business key {request.business_key!r}; only one may be.",
@@ -655,7 +662,7 @@ class Starting:
             )
         self._continuations.check(request)
         is_alike = not (request.is_delayed or request.continuation is not None or request.awaits_slot)
-        is_alike = is_alike and not self._live.concerns_start(request.tenant, request.plan)
+        is_alike = is_alike and not self._live.concerns_start(request.caller.tenant, request.plan)
         made_alike = self._template(request.plan, request.start_now) if is_alike else None
         created = _create(request, self._loaded, key, made_alike, self._live)
         if request.pause is not None and RUN.allows(created.run.state, RunTrigger.PAUSED):
@@ -698,8 +705,8 @@ class Starting:
     def _after(
         self, request: StartRequest, created: NewRun, events: Sequence[PauseRequested | MessageArrived]
     ) -> tuple[NewRun, tuple[Reply, ...]]:
-        policy = self._live.get(request.tenant)
-        spend = self._live.spend_of(policy, request.tenant, request.plan.definition.name)
+        policy = self._live.get(request.caller.tenant)
+        spend = self._live.spend_of(policy, request.caller.tenant, request.plan.definition.name)
         first = with_events(created, request.plan, events, self._loaded, policy, spend)
         return first.new, first.replies
 
@@ -708,7 +715,7 @@ def _idempotency(request: StartRequest) -> IdempotencyKey | None:
     if request.idempotency_key is None:
         return None
     return IdempotencyKey(
-        tenant=request.tenant,
+        tenant=request.caller.tenant,
         operation=request.operation,
         key=request.idempotency_key,
         fingerprint=request.fingerprint,
@@ -721,7 +728,7 @@ def key_places(request: StartRequest) -> tuple[KeyPlace, ...]:
     """Where the idempotency key of a request may be on record: in its own scope, or from before there were scopes."""
     if not request.idempotency_key:
         return ()
-    place = (request.tenant, request.operation, request.idempotency_key)
+    place = (request.caller.tenant, request.operation, request.idempotency_key)
     return tuple((*place, scope) for scope in dict.fromkeys((request.scope, ANY_CALLER)))
 
 
@@ -738,15 +745,15 @@ def _create(
     live: LivePolicies,
 ) -> NewRun:
     definition, labels = request.plan.definition, _labels(request)
-    policy = live.get(request.tenant)
-    spend = live.spend_of(policy, request.tenant, definition.name)
-    pin = live.pin_for(request.tenant, loaded.now)
+    policy = live.get(request.caller.tenant)
+    spend = live.spend_of(policy, request.caller.tenant, definition.name)
+    pin = live.pin_for(request.caller.tenant, loaded.now)
     decision = _decide(request, loaded, labels, template, policy, spend, pin)
     assert decision.entry is not None
     return NewRun(
         run=decision.run,
         details=Details(
-            tenant=request.tenant,
+            tenant=request.caller.tenant,
             run_id=request.run_id,
             workflow=definition.name,
             version=definition.version,
@@ -754,7 +761,7 @@ def _create(
             input=request.input,
             correlation_id=request.correlation_id or request.run_id,
             created_at=loaded.now,
-            created_by=request.actor,
+            created_by=request.caller.actor,
             business_key=request.business_key,
             rerun_of=request.rerun_of,
             labels=labels,
@@ -771,7 +778,7 @@ def _create(
             *run_webhook(request, decision.run, loaded.now),
             *hook_cursors(definition, decision.run, loaded.now),
         ),
-        adoptions=adoption_rows(request.continuation, request.tenant, request.run_id),
+        adoptions=adoption_rows(request.continuation, request.caller.tenant, request.run_id),
         slot=_slot(request, decision.run, loaded.now),
         idempotency=key,
     )
@@ -821,27 +828,21 @@ def _decide(
     priority = plan.definition.priority if priority is None else priority
     if template is not None:
         return template.instantiate(
-            tenant=request.tenant,
             run_id=request.run_id,
             priority=priority,
             business_key=request.business_key,
             given=request.input,
-            actor=request.actor,
-            vouched_by=request.vouched_by,
-            key=request.key,
+            caller=request.caller,
             now=now,
             asked_before=request.asked_before,
         )
     return create_run(
         plan,
-        tenant=request.tenant,
         run_id=request.run_id,
         priority=priority,
         business_key=request.business_key,
         given=request.input,
-        actor=request.actor,
-        vouched_by=request.vouched_by,
-        key=request.key,
+        caller=request.caller,
         now=now,
         start=request.start_now,
         start_at=request.start_at if request.start_delay is None else now + request.start_delay,
@@ -860,15 +861,11 @@ async def start_idle(
     transactor: Transactor,
     run_id: str,
     *,
-    tenant: str,
-    actor: str,
-    vouched_by: str | None = None,
-    key: str | None = None,
+    caller: Caller,
 ) -> IdleStarted:
     """Start a run that was created idle; paused, if its workflow is."""
-    who = validate.key("the actor", actor)
-    event = RunStarted(tenant=tenant, run_id=validate.run_id(run_id), actor=who, vouched_by=vouched_by, key=key)
-    pauses = await pauses_of_idle(transactor.store, [(tenant, run_id)])
+    event = RunStarted(**requested(caller, run_id))
+    pauses = await pauses_of_idle(transactor.store, [(caller.tenant, run_id)])
     if not pauses:
         return IdleStarted(**(await transactor.submit(event)).record)
     record: Mapping[str, Any] = {}

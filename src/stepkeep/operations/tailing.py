@@ -41,8 +41,8 @@ Told = dict[str, Any]
 class Listener:
     """One reader of a tenant's journal."""
 
-    def __init__(self) -> None:
-        self.queue: asyncio.Queue[Told | None] = asyncio.Queue(MOST_QUEUED)
+    def __init__(self, most_queued: int = MOST_QUEUED) -> None:
+        self.queue: asyncio.Queue[Told | None] = asyncio.Queue(most_queued)
         self.is_cut = False
 
     def put(self, told: Told) -> None:
@@ -137,6 +137,7 @@ class Tailer:
     """The listeners of a process, by tenant. `of` tells with which transactor a tenant is read."""
 
     def __init__(self, transactor: Transactor, of: Callable[[str], Transactor] | None = None) -> None:
+        self.most_queued = MOST_QUEUED
         self._of, self._store = of or (lambda tenant: transactor), transactor.store
         self._listeners: dict[str, dict[Listener, None]] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
@@ -146,7 +147,7 @@ class Tailer:
     @asynccontextmanager
     async def listening(self, tenant: str) -> AsyncIterator[tuple[Listener, str]]:
         """A listener for what is committed from now on, and the position at which it begins."""
-        listener = Listener()
+        listener = Listener(self.most_queued)
         self._listeners.setdefault(tenant, {})[listener] = None
         self._unsubscribe = self._unsubscribe or self._store.notifier.listen(self._notified)
         try:

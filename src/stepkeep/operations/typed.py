@@ -14,6 +14,7 @@ from enum import Enum
 from math import isfinite
 from typing import Any, NamedTuple
 
+import msgspec
 from msgspec import inspect as types
 
 from stepkeep.edges.safe_text import is_a, plain_text
@@ -35,6 +36,17 @@ class Wrong(NamedTuple):
     message: str
 
 
+class LargePart(NamedTuple):
+    """A large part of a request: its JSON as it is stored; or else why it cannot be stored, and the value."""
+
+    json: bytes
+    problem: str = ""
+    value: Any = None
+
+    def decoded(self) -> Any:
+        return self.value if self.problem else msgspec.json.decode(self.json)
+
+
 class InPython(NamedTuple):
     """In an annotation: Python takes more than JSON has, and the operation itself checks it there."""
 
@@ -51,7 +63,7 @@ def _reader(told: types.Type, from_text: bool) -> Read:
         case types.Metadata():
             return _reader(told.type, from_text)
         case types.AnyType() | types.RawType():
-            return lambda value, at, wrong: value
+            return _anything
         case types.StrType():
             return _text(told)
         case types.BoolType():
@@ -75,6 +87,10 @@ def _reader(told: types.Type, from_text: bool) -> Read:
         case types.UnionType():
             return _union(told, from_text)
     raise LookupError(f"arguments of type {type(told).__name__} are not read: say how, in operations/typed.py.")
+
+
+def _anything(value: Any, at: Place, wrong: list[Wrong]) -> Any:
+    return value
 
 
 def record(fields: Mapping[str, tuple[Read, bool]]) -> Read:
@@ -117,7 +133,10 @@ def read_fields(
     found: dict[str, Any] = {}
     for name, (read, is_required) in fields.items():
         if name in given:
-            found[name] = read(given[name], (*at, name), wrong)
+            value = given[name]
+            if type(value) is LargePart and read is not _anything:
+                value = value.decoded()
+            found[name] = read(value, (*at, name), wrong)
         elif is_required:
             wrong.append(Wrong((*at, name), "Field required"))
     wrong += (Wrong((*at, str(name)), "Extra inputs are not permitted") for name in given if name not in fields)

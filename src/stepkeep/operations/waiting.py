@@ -46,6 +46,7 @@ class RunWaiter:
     def __init__(self, transactor: Transactor) -> None:
         self._transactor, self._store = transactor, transactor.store
         transactor.succeeded = self._succeeded
+        self.pauses, self.rare_pauses = PAUSES, RARE_PAUSES
         self._waiters: dict[RunKey, dict[_Waiter, None]] = {}
         self._named: set[RunKey] = set()
         """The runs to poll next: those of new waiters, and those that notifications name."""
@@ -124,7 +125,7 @@ class RunWaiter:
         pause, is_named, polled_all_at = 0.0, True, clock()
         while self._waiters:
             self._notification.clear()
-            shortest, longest = RARE_PAUSES if notifier.is_connected else PAUSES
+            shortest, longest = self.rare_pauses if notifier.is_connected else self.pauses
             # Notifications of other runs end a pause early; they must not put the poll of all off forever.
             polls_all = self._polls_all or not is_named or clock() - polled_all_at >= longest
             keys = [

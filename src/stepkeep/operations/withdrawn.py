@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.errors import Conflict, InvalidInput, NotFound
 from stepkeep.operations import validate
 from stepkeep.operations.answers import Answer, Moment
@@ -54,37 +55,35 @@ class Restored(Answer, kw_only=True):
     state: Literal["published"]
 
 
-async def withdraw(
-    transactor: Transactor, workflow: str, version: int, *, tenant: str, actor: str, reason: str
-) -> Withdrawn:
+async def withdraw(transactor: Transactor, workflow: str, version: int, *, caller: Caller, reason: str) -> Withdrawn:
     """Let no run of a published version start any more. Tells which triggers would start it."""
     why = validate.words("the reason", reason, MAX_REASON)
     if not why.strip():
         raise InvalidInput("say why the version is withdrawn: its reason stays on record.")
-    await _known(transactor.store, workflow, version, tenant)
+    await _known(transactor.store, workflow, version, caller.tenant)
 
     def change(before: Any) -> dict[str, Any]:
         if before is not None:
             raise Conflict(f"version {version} of {workflow} is withdrawn already: {before['reason']}")
         return {"reason": why}
 
-    await change_setting(transactor.store, tenant, SettingKind.WITHDRAWN, _name(workflow, version), change, actor=actor)
-    newest = await transactor.store.read_definition(tenant, workflow, None)
+    await change_setting(transactor.store, SettingKind.WITHDRAWN, _name(workflow, version), change, caller=caller)
+    newest = await transactor.store.read_definition(caller.tenant, workflow, None)
     is_newest = newest is not None and newest.version == version
-    rows = await transactor.store.triggers.list_of_workflow(tenant, workflow)
+    rows = await transactor.store.triggers.list_of_workflow(caller.tenant, workflow)
     hit = [row.name for row in rows if row.version == version or (row.version is None and is_newest)]
     return Withdrawn(workflow=workflow, version=version, state="withdrawn", reason=why, triggers=hit)
 
 
-async def restore(transactor: Transactor, workflow: str, version: int, *, tenant: str, actor: str) -> Restored:
+async def restore(transactor: Transactor, workflow: str, version: int, *, caller: Caller) -> Restored:
     """Let runs of a withdrawn version start again."""
-    await _known(transactor.store, workflow, version, tenant)
+    await _known(transactor.store, workflow, version, caller.tenant)
 
     def change(before: Any) -> None:
         if before is None:
             raise Conflict(f"version {version} of {workflow} is not withdrawn.")
 
-    await change_setting(transactor.store, tenant, SettingKind.WITHDRAWN, _name(workflow, version), change, actor=actor)
+    await change_setting(transactor.store, SettingKind.WITHDRAWN, _name(workflow, version), change, caller=caller)
     return Restored(workflow=workflow, version=version, state="published")
 
 

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from stepkeep.definition.conditions import CompiledCondition, compile_condition
 from stepkeep.definition.lint import unstated_writes
-from stepkeep.kernel.authority import OnlyVouched
+from stepkeep.kernel.authority import Caller, OnlyVouched
 from stepkeep.kernel.create import create_run
 from stepkeep.kernel.decide import decide
 from stepkeep.kernel.decision import Decision, Involved, Snapshot
@@ -253,12 +253,11 @@ class World:
         world = World(stage)
         decision = create_run(
             stage.plan,
-            tenant=TENANT,
             run_id=RUN_ID,
             priority=0,
             business_key=None,
             given=stage.given or b"{}",
-            actor="simulate",
+            caller=Caller(TENANT, "simulate"),
             now=world.now,
             start=False,
         )

@@ -55,7 +55,7 @@ def loading(callers: Sequence[Caller]) -> Generator[tuple[str, Pairs], Rows, dic
     """
     if not callers:
         return {}
-    persons = dict.fromkeys((caller.tenant, caller.person) for caller in callers)
+    persons = dict.fromkeys((caller.tenant, caller.actor) for caller in callers)
     delegations = [delegation_from(row) for row in (yield "load_delegations", persons)]
     persons |= dict.fromkeys((one.tenant, one.delegator) for one in delegations)
     standing = {

@@ -250,7 +250,7 @@ def authorities_from(
     used = {(key.tenant, key.id): key_used(key) for key in keys}
     return {
         caller: Authority(
-            person=caller.person,
+            person=caller.actor,
             registered=(known := standing.get(caller[:2], UNKNOWN)).registered,
             disabled=known.disabled,
             is_service=known.is_service,

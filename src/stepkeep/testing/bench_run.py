@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.errors import InvalidInput
 from stepkeep.kernel.journal import RUN_ENTITY, Entry, open_entry
 from stepkeep.kernel.plan import Plan
@@ -122,8 +123,7 @@ class BenchRun:
                 engine.transactor,
                 self.id,
                 approve=approve,
-                tenant=engine.tenant,
-                actor=by,
+                caller=Caller(engine.tenant, by),
                 step=step,
                 comment=comment,
             )
@@ -140,8 +140,7 @@ class BenchRun:
                 self.id,
                 step,
                 choice,
-                tenant=engine.tenant,
-                actor=by,
+                caller=Caller(engine.tenant, by),
                 reason=reason,
                 output=None if output is None else encode_payload(output),
             )
@@ -162,8 +161,7 @@ class BenchRun:
                 step,
                 token=token,
                 outcome=outcome,
-                tenant=engine.tenant,
-                actor=by,
+                caller=Caller(engine.tenant, by),
                 output=None if output is None else encode_payload(output),
                 notes=notes,
             )

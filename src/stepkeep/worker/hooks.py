@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.definition import Command
 from stepkeep.kernel.outcomes import Failed
 from stepkeep.operations.by_key import KeySender
@@ -34,14 +35,14 @@ class Hooks:
             raise SinkFailed(f"{argv[0]}: {result.error}")
 
     def messages_of(self, sink: str) -> Messages:
-        return Messages(self._sender, self._tenant, f"sink:{sink}")
+        return Messages(self._sender, Caller(self._tenant, f"sink:{sink}"))
 
 
 class Messages:
     """Sends messages in the name of one sink."""
 
-    def __init__(self, sender: KeySender, tenant: str, actor: str) -> None:
-        self._sender, self._tenant, self._actor = sender, tenant, actor
+    def __init__(self, sender: KeySender, caller: Caller) -> None:
+        self._sender, self._caller = sender, caller
 
     async def send(self, key: str, name: str, message_id: str, payload: bytes) -> None:
-        await self._sender.send(key, name, payload, tenant=self._tenant, actor=self._actor, message_id=message_id)
+        await self._sender.send(key, name, payload, caller=self._caller, message_id=message_id)

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from stepkeep.definition.listeners import Listener
 from stepkeep.definition.registry import Registry
+from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.errors import Conflict
 from stepkeep.operations.sinks import add_sink
 from stepkeep.operations.transact import Transactor
@@ -29,12 +30,12 @@ def sink_of(listener: Listener) -> str:
     return f"{PREFIX}{listener.name}"
 
 
-async def add_sinks(transactor: Transactor, registry: Registry, tenant: str, actor: str) -> int:
+async def add_sinks(transactor: Transactor, registry: Registry, caller: Caller) -> int:
     """Add a sink for each function with `@on` that has none, or whose patterns changed. Returns how many."""
     listeners = [one for one in registry.listeners.values() if one.patterns]
     if not listeners:
         return 0
-    known = {one.name: one for one in await transactor.store.deliveries.list_sinks(tenant)}
+    known = {one.name: one for one in await transactor.store.deliveries.list_sinks(caller.tenant)}
     added = 0
     for listener in listeners:
         row = known.get(sink_of(listener))
@@ -49,8 +50,7 @@ async def add_sinks(transactor: Transactor, registry: Registry, tenant: str, act
                 options={"handler": listener.name},
                 events=listener.sources,
                 replace=row is not None,
-                tenant=tenant,
-                actor=actor,
+                caller=caller,
             )
             added += 1
     return added

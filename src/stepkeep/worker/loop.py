@@ -22,7 +22,7 @@ from typing import Literal
 from msgspec.structs import replace
 
 from stepkeep.definition.registry import Registry
-from stepkeep.kernel.authority import ANY_WORK, WorkLimits
+from stepkeep.kernel.authority import ANY_WORK, Caller, WorkLimits
 from stepkeep.kernel.decision import Claimer
 from stepkeep.kernel.definition import QueueSpec
 from stepkeep.kernel.errors import InvalidInput, StoreError
@@ -775,7 +775,7 @@ class Worker:
     async def _relay(self) -> None:
         """Send what runs emit to sinks. A task of its own: no claim and no sweep waits for a receiver."""
         if not self._listeners_added:
-            await add_sinks(self._transactor, self._registry, self._tenant, actor=self.id or "worker")
+            await add_sinks(self._transactor, self._registry, caller=Caller(self._tenant, self.id or "worker"))
             self._listeners_added = True
             self.relay.forget_sinks()
         if not self._stopping.is_set():

@@ -19,6 +19,7 @@ from tests.suites import in_proof
 from tests.workbench import ACTOR, SECOND, TENANT, Bench, gate, task
 
 from stepkeep.engine import AsyncEngine
+from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.decide import HANDLERS
 from stepkeep.kernel.decision import Accepted
 from stepkeep.kernel.definition import Approval, Definition, Handler, Retry, StepDefinition, Undo, Wait
@@ -119,7 +120,7 @@ async def complete_and_complete(stage: Stage) -> Any:
 async def park_and_message(stage: Stage) -> Any:
     run = await stage.run(PARKING)
     claim = await stage.claimed(stage.left, run)
-    to = {"tenant": TENANT, "actor": ACTOR, "message_id": "m1"}
+    to = {"caller": Caller(TENANT, ACTOR), "message_id": "m1"}
     return (
         run,
         lambda: _report(stage.left, claim, Waiting(event="paid")),
@@ -147,7 +148,7 @@ async def _sweep(bench: Bench) -> int:
 
 async def _decide(bench: Bench, run: str, approve: bool) -> Any:
     who = "ann" if approve else "bea"
-    return await people.decide_gate(bench.transactor, run, approve=approve, tenant=TENANT, actor=who, step="g")
+    return await people.decide_gate(bench.transactor, run, approve=approve, caller=Caller(TENANT, who), step="g")
 
 
 async def complete_and_cancel(stage: Stage) -> Any:
@@ -157,7 +158,7 @@ async def complete_and_cancel(stage: Stage) -> Any:
 
 
 async def _cancel(bench: Bench, run: str, *, compensate: bool = False) -> Any:
-    return await people.cancel(bench.transactor, run, tenant=TENANT, actor=ACTOR, compensate=compensate)
+    return await people.cancel(bench.transactor, run, caller=Caller(TENANT, ACTOR), compensate=compensate)
 
 
 async def complete_and_sweep(stage: Stage) -> Any:
@@ -300,7 +301,7 @@ async def redrive_and_redrive(stage: Stage) -> Any:
 
 
 def _starting(bench: Bench, plan: Plan, **keys: Any) -> Callable[[], Awaitable[Any]]:
-    request = StartRequest(plan=plan, tenant=TENANT, actor=ACTOR, input=b"{}", **keys)
+    request = StartRequest(plan=plan, caller=Caller(TENANT, ACTOR), input=b"{}", **keys)
     return lambda: bench.starter.start(request)
 
 
@@ -497,7 +498,7 @@ async def bring_home(stage: Stage, run: str) -> None:
         _, state = await state_of(stage, run)
         waiting = [row for row in state.rows.values() if row.state is StepState.AWAITING_EVENT]
         if any(row.note is not None and row.note.event == "paid" for row in waiting):
-            to = {"tenant": TENANT, "actor": ACTOR, "message_id": f"home{turn}"}
+            to = {"caller": Caller(TENANT, ACTOR), "message_id": f"home{turn}"}
             await people.send(watcher.transactor, run, "paid", b"{}", **to)
     raise AssertionError(f"run {run} never ends")
 

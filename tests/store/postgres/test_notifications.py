@@ -12,6 +12,7 @@ from tests.workbench import results_of, until
 
 from stepkeep.kernel.errors import Contended
 from stepkeep.store.change import Basis, Loaded, Write
+from stepkeep.store.postgres.notifications import PostgresNotifier
 from stepkeep.store.protocol import Notification, Store
 from stepkeep_lab.torture.servers import pooler, pooler_program
 
@@ -82,12 +83,13 @@ async def test_the_greeting_of_one_listener_wakes_no_other(store: Store, other: 
 
 @pytest.mark.skipif(pooler_program() is None, reason="PgBouncer is not installed")
 async def test_behind_a_pooler_in_transaction_mode_polling_is_left_to_do_it(
-    url: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("stepkeep.store.postgres.notifications.PROBE_SECONDS", 0.3)
-    monkeypatch.setattr("stepkeep.store.postgres.notifications.UNHEARD_PAUSE", 0.05)
     caplog.set_level(logging.WARNING, "stepkeep.store.postgres.notifications")
     async with opened(url), pooler(url) as pooled, opened(pooled) as store:
+        notifier = store.notifier
+        assert isinstance(notifier, PostgresNotifier)
+        notifier.probe_seconds, notifier.unheard_pause = 0.3, 0.05
         with listening(store) as ear:
             await _probed_several_times(store, ear)
             assert not store.notifier.is_connected

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from stepkeep.kernel.authority import OnlyVouched
+from stepkeep.kernel.authority import Caller, OnlyVouched
 from stepkeep.kernel.create import create_run
 from stepkeep.kernel.decision import Decision, Involved, Snapshot
 from stepkeep.kernel.definition import CompensateWhen, Effect
@@ -131,12 +131,11 @@ def born(plan: Plan, *, start: bool) -> State:
     """A run that was just created."""
     decision = create_run(
         plan,
-        tenant="t",
         run_id="r",
         priority=0,
         business_key=None,
         given=b"null",
-        actor="ann",
+        caller=Caller("t", "ann"),
         now=NOW,
         start=start,
         awaits_slot=plan.definition.slots is not UNSET,

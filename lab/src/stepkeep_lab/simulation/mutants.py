@@ -921,8 +921,8 @@ MUTANTS: tuple[Mutant, ...] = (
         "slot-of-the-ended-kept",
         "no slot is free again before a restart: what has ended is never looked for",
         "operations.slots:SlotSweep.sweep",
-        "return sum([await grant_slots(self._transactor, *one, actor=self._actor) for one in found.items()])",
-        "return 0",
+        "await grant_slots(self._transactor, workflows, Caller(tenant, self._actor))",
+        "0",
     ),
     # -- resources
     _in_kernel(
@@ -1029,7 +1029,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "paused-workflow-forgets-the-idle",
         "a run that was created before its workflow was paused starts as usual",
         "operations.start:start_idle",
-        "pauses = await pauses_of_idle(transactor.store, [(tenant, run_id)])",
+        "pauses = await pauses_of_idle(transactor.store, [(caller.tenant, run_id)])",
         "pauses = []",
     ),
     # -- elements of maps, loops and choices

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from stepkeep.definition.compiled_policy import PolicyDocument
 from stepkeep.kernel.adoption import GoingOn
-from stepkeep.kernel.authority import MembershipKind
+from stepkeep.kernel.authority import Caller, MembershipKind
 from stepkeep.kernel.decision import Accepted
 from stepkeep.kernel.definition import SECOND, PolicyEffect
 from stepkeep.kernel.errors import Contended, NotAllowed, Refused, StoreError
@@ -25,7 +25,6 @@ from stepkeep.kernel.rows import Run, Step, is_exhausted
 from stepkeep.kernel.states import RUN_TERMINAL, STEP_TERMINAL, STEP_WAITING, RunState, StepState
 from stepkeep.kernel.stuck import CHOICES
 from stepkeep.operations import interventions, mailbox, pauses, pausing, people, quarantine
-from stepkeep.operations.access import Acting
 from stepkeep.operations.going_on import Wanted, go_on
 from stepkeep.operations.migrating import migrate
 from stepkeep.operations.plans import plan_of
@@ -160,8 +159,7 @@ class People:
         random = self._stage.random(f"start:{place}")
         request = StartRequest(
             plan=plan,
-            tenant=TENANT,
-            actor=random.choice(REQUESTERS),
+            caller=Caller(TENANT, random.choice(REQUESTERS)),
             input=b'{"n":1}',
             scope="a key",
             idempotency_key=f"key-{place}" if maybe(random, 0.7) else None,
@@ -279,9 +277,7 @@ class People:
                     server.transactor,
                     run.id,
                     approve=approve,
-                    tenant=TENANT,
-                    actor=actor,
-                    key=key,
+                    caller=Caller(TENANT, actor, key=key),
                     on_behalf_of=on_behalf_of,
                     step=name,
                 ),
@@ -309,12 +305,7 @@ class People:
     def _intervene(self, run: Run, step: Step) -> None:
         """Changes are requested, the next level is asked for, or a note is kept, by a person who may or may not."""
         chance, name = self._requests, self._name(run, step.no)
-        who: interventions.Asking = {
-            "tenant": TENANT,
-            "actor": chance.choice(VOTERS),
-            "vouched_by": None,
-            "key": None,
-        }
+        who = Caller(TENANT, chance.choice(VOTERS))
         kind = chance.choice(("changes", "changes", "levels", "reassigned", "notes"))
         said = f"request {chance.getrandbits(16)}"
         to = [chance.choice(VOTERS)] if kind == "reassigned" and maybe(chance, 0.7) else []
@@ -339,7 +330,7 @@ class People:
         """An operator, who may have asked for the run, names other approvers or fails the gate, whoever may decide."""
         chance, name = self._operators, self._name(run, step.no)
         actor = chance.choice((OPERATOR, OPERATOR, *REQUESTERS))
-        who: interventions.Asking = {"tenant": TENANT, "actor": actor, "vouched_by": None, "key": None}
+        who = Caller(TENANT, actor)
         to = [] if maybe(chance, 0.15) else chance.sample(VOTERS, chance.choice((1, 1, 2)))
         self._spawn(
             self._decide(
@@ -358,7 +349,7 @@ class People:
             self._decide(
                 run.id,
                 lambda server: people.decide_hold(
-                    server.transactor, run.id, name, choice, tenant=TENANT, actor=actor, reason="chaos"
+                    server.transactor, run.id, name, choice, caller=Caller(TENANT, actor), reason="chaos"
                 ),
                 "hold",
                 step=name,
@@ -377,7 +368,7 @@ class People:
                 await self._decide(
                     run.id,
                     lambda server: people.decide_gate(
-                        server.transactor, run.id, approve=approve, tenant=TENANT, actor=actor, comment=comment
+                        server.transactor, run.id, approve=approve, caller=Caller(TENANT, actor), comment=comment
                     ),
                     "click",
                     decision="approved" if approve else "rejected",
@@ -404,8 +395,7 @@ class People:
                     name,
                     token=token,
                     outcome=outcome,
-                    tenant=TENANT,
-                    actor=actor,
+                    caller=Caller(TENANT, actor),
                     output=b'{"ok":true}',
                 )
             except NotAllowed as refusal:
@@ -440,7 +430,7 @@ class People:
             self._decide(
                 run.id,
                 lambda server: people.reissue_token(
-                    server.transactor, run.id, name, token=token, reason="lost", tenant=TENANT, actor="ann"
+                    server.transactor, run.id, name, token=token, reason="lost", caller=Caller(TENANT, "ann")
                 ),
                 "token",
                 step=name,
@@ -470,7 +460,7 @@ class People:
         await self._decide(
             run.id,
             lambda server: people.send(
-                server.transactor, run.id, name, payload, tenant=TENANT, actor="outside", message_id=message
+                server.transactor, run.id, name, payload, caller=Caller(TENANT, "outside"), message_id=message
             ),
             f"message {message}",
         )
@@ -509,11 +499,11 @@ class People:
         self, key: str, name: str, message: str, plan: Plan | None, ttl: int | None, delay: float
     ) -> None:
         await asyncio.sleep(delay)
-        start = None if plan is None else StartRequest(plan=plan, tenant=TENANT, actor="ann", input=b'{"n":1}')
+        start = None if plan is None else StartRequest(plan=plan, caller=Caller(TENANT, "ann"), input=b'{"n":1}')
         payload = payload_of(message)
         sent = await self._ask(
             lambda server: server.key_sender.send(
-                key, name, payload, tenant=TENANT, actor="outside", message_id=message, ttl=ttl, start=start
+                key, name, payload, caller=Caller(TENANT, "outside"), message_id=message, ttl=ttl, start=start
             ),
             again=True,
         )
@@ -537,7 +527,7 @@ class People:
 
         async def cancel() -> None:
             def asked(server: Server) -> Awaitable[Accepted]:
-                return people.cancel(server.transactor, run.id, tenant=TENANT, actor=actor, compensate=compensate)
+                return people.cancel(server.transactor, run.id, caller=Caller(TENANT, actor), compensate=compensate)
 
             await self._decide(run.id, asked, "cancel")
             if again is not None:
@@ -560,7 +550,7 @@ class People:
         self._stage.log.note(Fault.QUARANTINE, run.id)
         noted = await self._ask(
             lambda server: quarantine.quarantine(
-                server.transactor, run.id, tenant=TENANT, actor=OPERATOR, reason="a look at it"
+                server.transactor, run.id, caller=Caller(TENANT, OPERATOR), reason="a look at it"
             ),
             again=False,
         )
@@ -571,7 +561,9 @@ class People:
 
     async def _release(self, run_id: str) -> None:
         await self._ask(
-            lambda server: quarantine.release(server.transactor, run_id, tenant=TENANT, actor=OPERATOR, reason="seen"),
+            lambda server: quarantine.release(
+                server.transactor, run_id, caller=Caller(TENANT, OPERATOR), reason="seen"
+            ),
             again=True,
         )
 
@@ -588,7 +580,7 @@ class People:
         self._stage.log.note(Fault.RUN_PAUSED, run.id)
         await self._decide(
             run.id,
-            lambda server: pausing.pause_run(server.transactor, run.id, tenant=TENANT, actor=OPERATOR),
+            lambda server: pausing.pause_run(server.transactor, run.id, caller=Caller(TENANT, OPERATOR)),
             "pause",
         )
         await asyncio.sleep(seconds)
@@ -597,7 +589,7 @@ class People:
     async def _resume(self, run_id: str) -> None:
         await self._decide(
             run_id,
-            lambda server: pausing.resume_run(server.transactor, run_id, tenant=TENANT, actor=OPERATOR),
+            lambda server: pausing.resume_run(server.transactor, run_id, caller=Caller(TENANT, OPERATOR)),
             "resume",
         )
 
@@ -616,9 +608,9 @@ class People:
 
     async def _pause_workflow(self, workflow: str, seconds: float, paused: set[str]) -> None:
         self._stage.log.note(Fault.WORKFLOW_PAUSED, workflow)
-        acting = Acting(actor=OPERATOR, vouched_by=None, key=None)
+        caller = Caller(TENANT, OPERATOR)
         await self._ask(
-            lambda server: pauses.pause_workflow(server.transactor.store, TENANT, workflow, "a look", acting=acting),
+            lambda server: pauses.pause_workflow(server.transactor.store, workflow, "a look", caller=caller),
             again=True,
         )
         began = self._stage.loop.time()
@@ -627,7 +619,7 @@ class People:
         await asyncio.sleep(seconds)
         self._ledger.workflow_pauses.append((workflow, began, self._stage.database.clock()))
         await self._ask(
-            lambda server: pauses.resume_workflow(server.transactor.store, TENANT, workflow, acting=acting), again=True
+            lambda server: pauses.resume_workflow(server.transactor.store, workflow, caller=caller), again=True
         )
         paused.discard(workflow)
         for run in self._live(workflow):
@@ -664,7 +656,7 @@ class People:
             self._decide(
                 run.id,
                 lambda server: people.decide_hold(
-                    server.transactor, run.id, name, choice, tenant=TENANT, actor=actor, reason="stuck", output=output
+                    server.transactor, run.id, name, choice, caller=Caller(TENANT, actor), reason="stuck", output=output
                 ),
                 "hold",
                 step=name,
@@ -684,9 +676,9 @@ class People:
                 self._spawn(self._migrate(run.id, to, random.choice(REQUESTERS)))
 
     async def _migrate(self, run_id: str, to: int, actor: str) -> None:
-        acting: Acting = {"actor": actor, "vouched_by": None, "key": None}
+        caller = Caller(TENANT, actor)
         done = await self._ask(
-            lambda server: migrate(server.transactor, server.starter, run_id, to, tenant=TENANT, acting=acting),
+            lambda server: migrate(server.transactor, server.starter, run_id, to, caller=caller),
             again=True,
         )
         if done is not None:
@@ -734,7 +726,7 @@ class People:
 
         async def begin() -> None:
             record = await self._ask(
-                lambda server: start_idle(server.transactor, run.id, tenant=TENANT, actor="ann"), again=True
+                lambda server: start_idle(server.transactor, run.id, caller=Caller(TENANT, "ann")), again=True
             )
             if record is not None:
                 self._ledger.acks.append(Ack("begin", run.id, record))
@@ -787,7 +779,7 @@ class People:
 
 async def _again(server: Server, run: Run, turn: int, key: str, actor: str) -> Started:
     """Run a run again as a whole, or go on with it: in turn, so that every way is taken."""
-    by: dict[str, Any] = {"tenant": TENANT, "actor": actor, "idempotency_key": key}
+    by: dict[str, Any] = {"caller": Caller(TENANT, actor), "idempotency_key": key}
     if turn % 3 == 0:
         return await rerun(server.transactor, server.starter, run.id, **by)
     wanted = Wanted(how=GoingOn.RETRY)

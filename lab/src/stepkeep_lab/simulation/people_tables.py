@@ -136,7 +136,7 @@ class PeopleRows:
         for tenant in {caller.tenant for caller in callers}:
             vouching = self.tenants[tenant].vouching if tenant in self.tenants else None
             names = {name for owner, name in self.principals if owner == tenant}
-            for name in names | {caller.person for caller in callers if caller.tenant == tenant}:
+            for name in names | {caller.actor for caller in callers if caller.tenant == tenant}:
                 row = self.principals.get((tenant, name))
                 disabled = row is not None and row.disabled_at is not None
                 is_service = row is not None and row.kind is PrincipalKind.SERVICE

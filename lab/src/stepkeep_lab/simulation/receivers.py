@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.definition import Definition, Hook
 from stepkeep.kernel.errors import StepkeepError
 from stepkeep.operations import outbox
@@ -71,8 +72,7 @@ class Receivers:
                 on=["*"],
                 options={"handler": f"sink{place}"},
                 events=EVENTS[place % len(EVENTS)],
-                tenant=self._tenant,
-                actor="ann",
+                caller=Caller(self._tenant, "ann"),
             )
 
     async def take(self, process: Process, holder: str | None, sink: str, event: OutgoingEvent) -> None:
@@ -136,7 +136,7 @@ class Receivers:
 
     async def _treat_dead(self, random: Random) -> None:
         transactor = self._transactor()
-        by = {"tenant": self._tenant, "actor": "ann", "reason": "tried"}
+        caller = Caller(self._tenant, "ann")
         for row in [one for one in self._rows.values() if one.dead_at is not None]:
             self._refused.pop((row.sink, row.run_id), None)
             try:
@@ -144,10 +144,10 @@ class Receivers:
                     events = await outbox.waiting(transactor, row)
                     if events:
                         place = (events[0].seq, events[0].number)
-                        await outbox.drop(transactor, row.run_id, row.sink, events[0].id, **by)
+                        await outbox.drop(transactor, row.run_id, row.sink, events[0].id, caller=caller, reason="tried")
                         self._dropped.add((row.sink, row.run_id, place))
                 else:
-                    await outbox.redrive(transactor, run_id=row.run_id, sink=row.sink, **by)
+                    await outbox.redrive(transactor, run_id=row.run_id, sink=row.sink, caller=caller, reason="tried")
             except StepkeepError:
                 continue
 

@@ -77,8 +77,8 @@ RELAY_MUTANTS: tuple[Mutant, ...] = (
         (
             Edit(
                 "worker.relay:Relay._deliver",
-                "for event in todo.events:",
-                "for event in sorted(todo.events, key=lambda one: (-one.seq, one.type)):",
+                "enumerate(todo.events, 1)",
+                "enumerate(sorted(todo.events, key=lambda one: (-one.seq, one.type)), 1)",
             ),
         ),
     ),

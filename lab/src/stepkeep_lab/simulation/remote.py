@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.decision import Accepted, Claimer
 from stepkeep.kernel.errors import ConnectionLost, StepkeepError, StoreUnavailable
 from stepkeep.kernel.events import StepReported
@@ -66,12 +67,11 @@ async def give_key(stage: Stage) -> Credential:
     tables.register(TENANT, OWNER, PrincipalKind.SERVICE, now)
     made = await create_key(
         ModelStore(stage.database),
-        TENANT,
         OWNER,
         scopes=["work"],
         expires_at=None,
         expires_in=None,
-        acting={"actor": "root", "vouched_by": None, "key": None},
+        caller=Caller(TENANT, "root"),
     )
     return parse_key(made.secret)
 

@@ -21,12 +21,12 @@ from unittest.mock import patch
 
 import msgspec
 
+from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.definition import Definition
 from stepkeep.kernel.journal import open_entry
 from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.states import RUN_TERMINAL, WorkerState
 from stepkeep.operations import going_on, people, principals, recorded_calls, start, workers
-from stepkeep.operations.access import Acting
 from stepkeep.operations.publish import publish
 from stepkeep.operations.resources import set_pool
 from stepkeep.operations.transact import Transactor
@@ -200,8 +200,8 @@ class _Simulation:
         )
         plans: list[Plan] = []
         for resource, most in POOLS.items():
-            acting = Acting(actor="operator", vouched_by=None, key=None)
-            await set_pool(transactor.store, TENANT, resource, most, acting=acting)
+            caller = Caller(TENANT, "operator")
+            await set_pool(transactor.store, resource, most, caller=caller)
         for place in range(1 if scenario.alike else (scenario.runs + 1) // RUNS_OF_EACH):
             drawn = self._draw(self._stage.random(f"definition:{place}"), f"w{place}")
             if scenario.letters and place == 0:
@@ -219,13 +219,13 @@ class _Simulation:
                 drawn = with_successors(drawn, chance, scenario.continued, plans if scenario.families else ())
             if scenario.sinks:
                 drawn = with_hooks(drawn)
-            plan = await publish(transactor, drawn, tenant=TENANT, actor="ann")
+            plan = await publish(transactor, drawn, caller=Caller(TENANT, "ann"))
             self._plans[plan.definition_id] = plan
             plans.append(plan)
             chance = self._stage.random(f"versions:{place}")
             for other in other_versions(drawn, chance) if scenario.migrations else ():
                 hooked = with_hooks(other) if scenario.sinks else other
-                version = await publish(transactor, hooked, tenant=TENANT, actor="ann")
+                version = await publish(transactor, hooked, caller=Caller(TENANT, "ann"))
                 self._plans[version.definition_id] = version
         return [plans[place % len(plans)] for place in range(scenario.runs)]
 

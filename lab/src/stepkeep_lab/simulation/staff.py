@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from stepkeep.definition.compiled_policy import PolicyDocument
-from stepkeep.kernel.authority import MembershipKind
+from stepkeep.kernel.authority import Caller, MembershipKind
 from stepkeep.kernel.definition import (
     SECOND,
     Approval,
@@ -24,7 +24,7 @@ from stepkeep.kernel.definition import (
 )
 from stepkeep.kernel.errors import Refused, StoreError
 from stepkeep.operations import keys, principals
-from stepkeep.operations.access import Access, Acting
+from stepkeep.operations.access import Access
 from stepkeep.operations.policies import OFF, publish_policy
 from stepkeep_lab.simulation.definitions import ROLE, VOTERS, maybe
 from stepkeep_lab.simulation.faults import Fault
@@ -35,7 +35,7 @@ CHANGED = ("ann", "dan", "eve")
 """The people whose roles, accounts, keys and delegations change. The others keep theirs: four of them can always fill a
 quorum of three, also without the one who asked for the run."""
 
-ROOT: Acting = {"actor": "root", "vouched_by": None, "key": None}
+ROOT = Caller(TENANT, "root")
 
 RULES = (
     PolicyRule(name="looked-at", then=PolicyEffect.ALLOW, when="step.attempt > 1"),
@@ -109,14 +109,13 @@ class Staff:
             "granted",
             lambda server: principals.grant(
                 server.transactor.store,
-                TENANT,
                 name,
                 MembershipKind.ROLE,
                 ROLE,
                 to_group=False,
                 valid_from=None,
                 valid_to=ends,
-                acting=ROOT,
+                caller=ROOT,
             ),
         )
 
@@ -126,7 +125,7 @@ class Staff:
         await self._ask(
             "revoked",
             lambda server: principals.revoke(
-                server.transactor.store, TENANT, name, MembershipKind.ROLE, ROLE, from_group=False, acting=ROOT
+                server.transactor.store, name, MembershipKind.ROLE, ROLE, from_group=False, caller=ROOT
             ),
         )
 
@@ -137,14 +136,13 @@ class Staff:
             "delegated",
             lambda server: principals.delegate(
                 server.transactor.store,
-                TENANT,
                 self._access(server),
                 delegator,
                 delegate,
                 reason="chaos",
                 valid_from=None,
                 valid_to=None,
-                acting=ROOT,
+                caller=ROOT,
             ),
         )
 
@@ -155,7 +153,7 @@ class Staff:
             await self._ask(
                 "undelegated",
                 lambda server: principals.undelegate(
-                    server.transactor.store, TENANT, self._access(server), row.delegator, row.delegate, acting=ROOT
+                    server.transactor.store, self._access(server), row.delegator, row.delegate, caller=ROOT
                 ),
             )
 
@@ -165,12 +163,11 @@ class Staff:
             "key created",
             lambda server: keys.create_key(
                 server.transactor.store,
-                TENANT,
                 owner,
                 scopes=["decide"],
                 expires_at=None,
                 expires_in=lifetime,
-                acting=ROOT,
+                caller=ROOT,
             ),
         )
         if made is not None:
@@ -181,7 +178,7 @@ class Staff:
             key, _ = self._random.choice(self._ledger.keys[-4:])
             await self._ask(
                 "key revoked",
-                lambda server: keys.revoke_key(server.transactor.store, TENANT, self._access(server), key, acting=ROOT),
+                lambda server: keys.revoke_key(server.transactor.store, self._access(server), key, caller=ROOT),
             )
 
     async def _disable(self) -> None:
@@ -189,12 +186,12 @@ class Staff:
         self._hurry(name)
         await self._ask(
             "disabled",
-            lambda server: principals.disable_user(server.transactor.store, TENANT, name, acting=ROOT),
+            lambda server: principals.disable_user(server.transactor.store, name, caller=ROOT),
         )
         await asyncio.sleep(self._random.random() * 3)
         await self._ask(
             "enabled",
-            lambda server: principals.enable_user(server.transactor.store, TENANT, name, acting=ROOT),
+            lambda server: principals.enable_user(server.transactor.store, name, caller=ROOT),
         )
 
     async def _publish(self) -> None:
@@ -205,7 +202,7 @@ class Staff:
         document = drawn if rules or budgets else OFF
         await self._ask(
             "published",
-            lambda server: publish_policy(server.transactor, document, tenant=TENANT, actor="root"),
+            lambda server: publish_policy(server.transactor, document, caller=Caller(TENANT, "root")),
         )
 
 

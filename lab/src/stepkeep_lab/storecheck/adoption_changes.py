@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from stepkeep.kernel.adoption import GoingOn
+from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.plan import Plan
 from stepkeep.operations import going_on, people
 from stepkeep.operations.going_on import Wanted
@@ -24,7 +25,7 @@ WORKFLOW, NEXT = ("letters", 1), "second"
 
 async def continue_one(on_both: OnBoth, plans: Sequence[Plan], tenant: str) -> list[str]:
     """Let a run end with a finished step, and continue it in every way. It returns the runs that it made."""
-    by: dict[str, Any] = {"tenant": tenant, "actor": ACTOR}
+    by: dict[str, Any] = {"caller": Caller(tenant, ACTOR)}
 
     async def goes_on(run: str, how: GoingOn) -> Any:
         wanted = Wanted(how=how, start=NEXT if how is GoingOn.FORK else None)
@@ -44,7 +45,7 @@ async def continue_one(on_both: OnBoth, plans: Sequence[Plan], tenant: str) -> l
 
     started = (await on_both(lambda bench, place: bench.begin(plans[place], **by), "start at last"))[0]
     made: list[str] = [started.run_id]
-    sent = {"tenant": tenant, "actor": "outside", "message_id": "the last"}
+    sent: dict[str, Any] = {"caller": Caller(tenant, "outside"), "message_id": "the last"}
     await on_both(lambda bench, _: people.send(bench.transactor, made[0], "paid", b"{}", **sent), "send at last")
     await cancel(made[0])
     made.append((await goes_on(made[0], GoingOn.RETRY)).run_id)

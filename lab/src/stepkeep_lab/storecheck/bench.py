@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.decision import Claimer
 from stepkeep.kernel.definition import Definition, Dependency, Handler, StepDefinition
 from stepkeep.kernel.events import StepReported
@@ -52,21 +53,20 @@ class Bench:
         self.registered: Worker | None = None
 
     async def publish(self, definition: Definition, tenant: str = TENANT) -> Plan:
-        return await publish(self.transactor, definition, tenant=tenant, actor=ACTOR)
+        return await publish(self.transactor, definition, caller=Caller(tenant, ACTOR))
 
-    async def begin(self, plan: Plan, **options: Any) -> Started:
+    async def begin(self, plan: Plan, actor: str = ACTOR, **options: Any) -> Started:
         """Start a run of a published definition."""
-        given = {"tenant": TENANT, "actor": ACTOR, "input": b"{}", **options}
+        given = {"caller": Caller(TENANT, actor), "input": b"{}", **options}
         return await self.starter.start(StartRequest(plan=plan, **given))
 
     async def send_by_key(self, key: str, name: str, payload: bytes = b"null", **options: Any) -> Sent:
         """Send a message to the run with this business key; with `plan`, start it if there is none."""
         plan, start = options.pop("plan", None), None
-        given = {"tenant": TENANT, "actor": ACTOR, **options.pop("request", {})}
+        given = {"caller": Caller(TENANT, ACTOR), **options.pop("request", {})}
         if plan is not None:
             start = StartRequest(plan=plan, **{"input": b"{}", **given})
-        sender = {"tenant": given["tenant"], "actor": given["actor"]}
-        return await self.key_sender.send(key, name, payload, **sender, start=start, **options)
+        return await self.key_sender.send(key, name, payload, caller=given["caller"], start=start, **options)
 
     async def claimer(self, slots: int = 0, lease: int | None = None) -> Claimer:
         if self.registered is None:

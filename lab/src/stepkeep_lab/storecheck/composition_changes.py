@@ -12,6 +12,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.decision import Claimer
 from stepkeep.kernel.definition import SECOND, Definition, Handler, StepDefinition, SubWorkflow, Wait
 from stepkeep.kernel.plan import Plan
@@ -72,7 +73,7 @@ class Composition:
 
     def __init__(self, on_both: OnBoth, tenant: str) -> None:
         self._on_both, self._tenant = on_both, tenant
-        self._by: dict[str, Any] = {"tenant": tenant, "actor": ACTOR}
+        self._by: dict[str, Any] = {"caller": Caller(tenant, ACTOR)}
         self._runs: list[str] = []
         self._parents: list[str] = []
         self._claims: list[list[Claim]] = [[], []]
@@ -330,7 +331,7 @@ class Composition:
         await self._on_both(act, "cancel what is composed")
 
     async def _send(self, run: str) -> None:
-        by: dict[str, Any] = {"tenant": self._tenant, "actor": "outside", "message_id": "paid"}
+        by: dict[str, Any] = {"caller": Caller(self._tenant, "outside"), "message_id": "paid"}
         await self._on_both(lambda bench, _: people.send(bench.transactor, run, "paid", b"{}", **by), "send to a child")
 
     async def _paused(self, run: str) -> None:

@@ -18,6 +18,7 @@ from unittest.mock import patch
 from msgspec.structs import replace
 
 from stepkeep.kernel.adoption import GoingOn
+from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.decision import Claimer
 from stepkeep.kernel.definition import SECOND, Definition
 from stepkeep.kernel.errors import StepkeepError
@@ -191,7 +192,7 @@ class Comparison:
             await bench.store.change([Want(tenant=tenant, run_id=run)], decide)
 
         await self.on_both(act, f"grow old by {entries} entries")
-        by: dict[str, Any] = {"tenant": tenant, "actor": "outside", "message_id": "at last"}
+        by: dict[str, Any] = {"caller": Caller(tenant, "outside"), "message_id": "at last"}
         await self.on_both(lambda bench, place: people.send(bench.transactor, run, "other", b"{}", **by), "send")
 
     async def go_on(self) -> None:
@@ -401,13 +402,13 @@ class Comparison:
             self.tenancy.runs.append(started.run_id)
 
     async def start_idle(self) -> None:
-        run, by = self.run(), {"tenant": self.tenancy.name, "actor": ACTOR}
+        run, by = self.run(), {"caller": Caller(self.tenancy.name, ACTOR)}
         await self.on_both(lambda bench, place: start_idle(bench.transactor, run, **by), "start an idle run")
 
     async def rerun(self) -> None:
         run, key = self.run(), self.random.choice((None, *KEYS))
         actor = f"{ACTOR}-{len(self.tenancy.runs) % 3}"
-        by: dict[str, Any] = {"tenant": self.tenancy.name, "actor": actor, "idempotency_key": key}
+        by: dict[str, Any] = {"caller": Caller(self.tenancy.name, actor), "idempotency_key": key}
         by["scope"] = SCOPES[len(self.tenancy.runs) % len(SCOPES)]
         answers = await self.on_both(lambda bench, place: rerun(bench.transactor, bench.starter, run, **by), "rerun")
         self._remember(answers[0])
@@ -421,7 +422,7 @@ class Comparison:
         async def act(bench: Bench, place: int) -> Any:
             plan = await plan_of(bench.transactor, tenant, run)
             start = None if how is GoingOn.RETRY else plan.steps[number % plan.size].name
-            by: dict[str, Any] = {"tenant": tenant, "actor": ACTOR, "idempotency_key": key}
+            by: dict[str, Any] = {"caller": Caller(tenant, ACTOR), "idempotency_key": key}
             return await going_on.go_on(bench.transactor, bench.starter, run, Wanted(how=how, start=start), **by)
 
         answers = await self.on_both(act, "go on")
@@ -524,7 +525,7 @@ class Comparison:
     # -- people and the outside --------------------------------------------------------------------------------------
     async def decide(self) -> None:
         run, random = await self.run_with(StepState.AWAITING_APPROVAL), self.random
-        by: dict[str, Any] = {"approve": random.random() < 0.8, "tenant": self.tenancy.name, "actor": "ann"}
+        by: dict[str, Any] = {"approve": random.random() < 0.8, "caller": Caller(self.tenancy.name, "ann")}
         by |= {"step": random.choice((None, None, "g", "d"))}
         await self.on_both(lambda bench, place: people.decide_gate(bench.transactor, run, **by), "decide")
 
@@ -533,8 +534,7 @@ class Comparison:
         by: dict[str, Any] = {
             "token": random.choice((TOKEN, TOKEN, "wrong")),
             "outcome": random.choice(("Succeeded", "Succeeded", "Failed", "Cancelled")),
-            "tenant": self.tenancy.name,
-            "actor": "ann",
+            "caller": Caller(self.tenancy.name, "ann"),
             "output": random.choice((None, b'{"by":"hand"}')),
             "evidence": ("e1",),
         }
@@ -542,31 +542,31 @@ class Comparison:
 
     async def reissue(self) -> None:
         run = await self.run_with(StepState.AWAITING_COMPLETION)
-        by: dict[str, Any] = {"token": TOKEN, "reason": "lost", "tenant": self.tenancy.name, "actor": "ann"}
+        by: dict[str, Any] = {"token": TOKEN, "reason": "lost", "caller": Caller(self.tenancy.name, "ann")}
         await self.on_both(lambda bench, place: people.reissue_token(bench.transactor, run, "m", **by), "reissue")
 
     async def send(self) -> None:
         run, random = await self.run_with(StepState.AWAITING_EVENT), self.random
         name = random.choice(("paid", "paid", "other"))
-        by: dict[str, Any] = {"tenant": self.tenancy.name, "actor": "outside", "message_id": random.choice(MESSAGES)}
+        by: dict[str, Any] = {"caller": Caller(self.tenancy.name, "outside"), "message_id": random.choice(MESSAGES)}
         await self.on_both(lambda bench, place: people.send(bench.transactor, run, name, b'{"m":1}', **by), "send")
 
     async def cancel(self) -> None:
         run, compensate = self.run(), self.random.random() < 0.5
-        by: dict[str, Any] = {"tenant": self.tenancy.name, "actor": "cyd", "compensate": compensate}
+        by: dict[str, Any] = {"caller": Caller(self.tenancy.name, "cyd"), "compensate": compensate}
         await self.on_both(lambda bench, place: people.cancel(bench.transactor, run, **by), "cancel")
 
     async def pause(self) -> None:
         """A person pauses a run, or resumes one; perhaps one that is not paused."""
         run, act = self.run(), pausing.pause_run if self.random.random() < 0.6 else pausing.resume_run
-        by: dict[str, Any] = {"tenant": self.tenancy.name, "actor": "cyd"}
+        by: dict[str, Any] = {"caller": Caller(self.tenancy.name, "cyd")}
         await self.on_both(lambda bench, place: act(bench.transactor, run, **by), "pause")
 
     async def set_aside(self) -> None:
         """An operator sets a run aside, or lets one go on that was; perhaps one that never was."""
         tenant, run, random = self.tenancy.name, self.run(), self.random
         aside = [one.run_id for one in await self.benches[0].store.list_quarantined(tenant)]
-        by: dict[str, Any] = {"tenant": tenant, "actor": random.choice(("ann", "bea")), "reason": "why"}
+        by: dict[str, Any] = {"caller": Caller(tenant, random.choice(("ann", "bea"))), "reason": "why"}
         if aside and random.random() < 0.75:
             released = random.choice((random.choice(aside), random.choice(aside), run))
             await self.on_both(lambda bench, place: quarantine.release(bench.transactor, released, **by), "release")

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from stepkeep.dialects.action.evidence import verify_evidence
+from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.definition import Approval, Definition, Retry
 from stepkeep.kernel.errors import Conflict
 from stepkeep.kernel.outcomes import Completed, Failed
@@ -88,7 +89,7 @@ async def _work(bench: Bench, live: list[str], random: Random, watched: Watched)
         await sweep(bench.transactor)
         for run_id in live:
             try:
-                await decide_gate(bench.transactor, run_id, approve=True, tenant=TENANT, actor=ACTOR, step="d")
+                await decide_gate(bench.transactor, run_id, approve=True, caller=Caller(TENANT, ACTOR), step="d")
             except Conflict:
                 continue  # it is not open, or was approved already
         await asyncio.sleep(0)

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.errors import StoreError
 from stepkeep.kernel.plan import Plan
 from stepkeep.operations.publish import publish
@@ -40,7 +41,7 @@ class Load:
 
     async def prepare(self) -> None:
         for name, kind in self._kinds.items():
-            self._plans[name] = await publish(self._transactor, kind.definition, tenant=TENANT, actor=ACTOR)
+            self._plans[name] = await publish(self._transactor, kind.definition, caller=Caller(TENANT, ACTOR))
 
     async def start(self, kind: str, seconds: float = 0.0, *, patience: float = 60.0) -> str:
         """Start one run, asking again until it is acknowledged."""

@@ -23,6 +23,7 @@ import msgspec
 
 from stepkeep.definition.registry import HandlerSpec, Registry
 from stepkeep.edges.safe_text import inert_line
+from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.definition import Definition, Handler, Retry, StepDefinition
 from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.states import RUN_TERMINAL, RunState
@@ -161,7 +162,7 @@ class _Soaking:
             transactional=misdeed.transactional,
         )
         definition = Definition(name=misdeed.name, version=1, steps=(step,))
-        return misdeed, await publish(transactor, definition, tenant=self._tenant, actor=ACTOR)
+        return misdeed, await publish(transactor, definition, caller=Caller(self._tenant, ACTOR))
 
     # -- runs --------------------------------------------------------------------------------------------------------
     def _draw(self, plans: Sequence[tuple[Misdeed, Plan]]) -> list[tuple[Misdeed, Plan]]:
@@ -200,7 +201,7 @@ class _Soaking:
         return self._ended.total()
 
     def _request(self, plan: Plan) -> StartRequest:
-        return StartRequest(plan=plan, tenant=self._tenant, actor=ACTOR, input=b"{}")
+        return StartRequest(plan=plan, caller=Caller(self._tenant, ACTOR), input=b"{}")
 
     async def _collect(self, store: Store) -> int:
         """Judge the runs that have ended since the last look; says how many."""

@@ -16,6 +16,7 @@ from typing import cast
 
 import msgspec
 
+from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.errors import StoreError
 from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.states import RUN_TERMINAL
@@ -129,7 +130,7 @@ async def opened(
 
 async def _start(transactor: LateTransactor, task: Task, acks: Acks) -> None:
     definition = kinds(task.lease)["chain"].definition
-    plan = await publish(transactor, definition, tenant=TENANT, actor=ACTOR)
+    plan = await publish(transactor, definition, caller=Caller(TENANT, ACTOR))
     starter = Starter(transactor)
     for key in task.keys:
         doing.set(Doing.START)
@@ -137,7 +138,7 @@ async def _start(transactor: LateTransactor, task: Task, acks: Acks) -> None:
 
 
 def request_for(plan: Plan, key: str, given: bytes = b"{}") -> StartRequest:
-    return StartRequest(plan=plan, tenant=TENANT, actor=ACTOR, input=given, idempotency_key=key)
+    return StartRequest(plan=plan, caller=Caller(TENANT, ACTOR), input=given, idempotency_key=key)
 
 
 async def _work(transactor: LateTransactor, task: Task, folder: Path) -> None:

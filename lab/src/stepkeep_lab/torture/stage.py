@@ -19,6 +19,7 @@ from typing import Any
 
 import msgspec
 
+from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.errors import StoreError
 from stepkeep.kernel.states import RUN_TERMINAL
 from stepkeep.operations.publish import publish
@@ -81,7 +82,7 @@ class Stage:
         """Publish every workflow, so that workers know their queues from the start."""
         async with self.looking() as transactor:
             for kind in self.kinds.values():
-                await publish(transactor, kind.definition, tenant=TENANT, actor=ACTOR)
+                await publish(transactor, kind.definition, caller=Caller(TENANT, ACTOR))
 
     # -- processes and load ------------------------------------------------------------------------------------------
     def task(self, **options: Any) -> Task:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 from urllib.parse import parse_qs, unquote, urlsplit
 
-import typer
-
-from stepkeep.cli.asking import require_database
-from stepkeep.cli.printer import answer, say
-from stepkeep.cli.settings import Needs, Settings, with_settings
-from stepkeep.cli.status import FAILED, SUCCEEDED
+from stepkeep.cli.arguments import arg, opt
+from stepkeep.cli.asking import require_database, told
+from stepkeep.cli.command import Commands
+from stepkeep.cli.settings import Needs, Settings
 from stepkeep.edges.safe_text import inert_line
 from stepkeep.kernel.errors import InvalidInput
 
@@ -23,14 +22,16 @@ if TYPE_CHECKING:
 Answered = tuple["SchemaStatus", "list[RunKey]", list[list[str]], list[str]]
 """The schema, runs that are stuck, names that look alike, and where the record of people is not whole."""
 
-app = typer.Typer(help="Look after the database.", no_args_is_help=True)
+db = Commands("db", "Look after the database.")
 
 
+@db.command("migrate", Needs.DATABASE)
 def migrate(settings: Settings) -> int:
     """Bring the database's schema up to date; what is there already is left alone."""
     return _tell(settings, asyncio.run(_ask(settings, migrating=True)))
 
 
+@db.command("status", Needs.DATABASE)
 def status(settings: Settings) -> int:
     """Say which migrations the database has, whether any run is stuck, and whether the record of people holds.
 
@@ -39,35 +40,29 @@ def status(settings: Settings) -> int:
     return _tell(settings, asyncio.run(_ask(settings, migrating=False)))
 
 
+@db.command("maintain", Needs.DATABASE)
 def maintain(settings: Settings) -> int:
     """Make the coming weeks of the journal and drop those that retention has emptied. Exit status 1 when put off.
 
     Workers do it once an hour where their role may. It waits 200 ms for a lock, then tries again for some seconds.
     """
     done = asyncio.run(_maintain(settings))
-    if settings.json:
-        answer(
-            {
-                "maintenance": {
-                    "weeks_made": done.weeks_made,
-                    "weeks_dropped": done.weeks_dropped,
-                    "weeks_denied": done.weeks_denied,
-                    "put_off": list(done.put_off),
-                }
-            }
-        )
-    else:
-        say(f"weeks of the journal: {done.weeks_made} made, {done.weeks_dropped} dropped")
+    view = {name: getattr(done, name) for name in ("weeks_made", "weeks_dropped", "weeks_denied", "put_off")}
+
+    def words() -> Iterator[str]:
+        yield f"weeks of the journal: {done.weeks_made} made, {done.weeks_dropped} dropped"
         for what in done.put_off:
-            say(f"  put off: {inert_line(what)}")
+            yield f"  put off: {inert_line(what)}"
         if done.weeks_denied:
-            say(f"  {done.weeks_denied} are missing, and this role may not make them: run this as the owner")
-    return FAILED if done.put_off or done.weeks_denied else SUCCEEDED
+            yield f"  {done.weeks_denied} are missing, and this role may not make them: run this as the owner"
+
+    return told(settings, {"maintenance": view}, words(), failed=done.put_off or done.weeks_denied)
 
 
+@db.command("backup", Needs.DATABASE)
 def backup(
     settings: Settings,
-    file: Annotated[str, typer.Argument(metavar="FILE", help="The new file. An existing one is never overwritten.")],
+    file: Annotated[str, arg("FILE", "The new file. An existing one is never overwritten.")],
 ) -> int:
     """Copy an SQLite database that may be in use to a file of its own, and check the copy.
 
@@ -82,17 +77,15 @@ def backup(
         raise InvalidInput("this command copies SQLite files. For PostgreSQL: pg_dump --format=custom.")
     require_database(settings)
     size = copy(store.path, Path(file))
-    if settings.json:
-        answer({"backup": {"file": file, "size_bytes": size}})
-    else:
-        say(f"{inert_line(file)}: {size:,} bytes, checked")
-    return SUCCEEDED
+    said = f"{inert_line(file)}: {size:,} bytes, checked"
+    return told(settings, {"backup": {"file": file, "size_bytes": size}}, said)
 
 
+@db.command("grants", Needs.DATABASE)
 def grants(
     settings: Settings,
-    role: Annotated[str, typer.Argument(metavar="ROLE", help="A role of the PostgreSQL server.")],
-    part: Annotated[str, typer.Option("--as", metavar="PART", help="What it is for: worker, client or api.")],
+    role: Annotated[str, arg("ROLE", "A role of the PostgreSQL server.")],
+    part: Annotated[str, opt("--as", "PART", "What it is for: worker, client or api.")],
 ) -> int:
     """Print the statements that give a role at PostgreSQL what a worker, a client or the API needs, and nothing more.
 
@@ -112,20 +105,8 @@ def grants(
         raise InvalidInput("the database URL names no database.")
     namespace = read_namespace(parse_qs(where.query, keep_blank_values=True).get("schema", [DEFAULT])[-1])
     said = statements(role, Part(part), database=database, schema=namespace.name)
-    if settings.json:
-        answer({"grants": said})
-    else:
-        say("-- CONNECT needs the owner of the database: to another role psql says that no privileges were granted.")
-        for statement in said:
-            say(statement)
-    return SUCCEEDED
-
-
-app.command("migrate")(with_settings(migrate, Needs.DATABASE))
-app.command("status")(with_settings(status, Needs.DATABASE))
-app.command("maintain")(with_settings(maintain, Needs.DATABASE))
-app.command("backup")(with_settings(backup, Needs.DATABASE))
-app.command("grants")(with_settings(grants, Needs.DATABASE))
+    note = "-- CONNECT needs the owner of the database: to another role psql says that no privileges were granted."
+    return told(settings, {"grants": said}, (note, *said))
 
 
 async def _maintain(settings: Settings) -> Maintenance:
@@ -165,34 +146,32 @@ async def _ask(settings: Settings, *, migrating: bool) -> Answered:
 
 def _tell(settings: Settings, answered: Answered) -> int:
     found, stuck, alike, record = answered
-    if settings.json:
-        answer(
-            {
-                "database": {
-                    "url": found.url,
-                    "schema": found.schema,
-                    "size_bytes": found.size_bytes,
-                    "applied": [{"version": version, "name": name} for version, name in found.applied],
-                    "pending": [{"version": version, "name": name} for version, name in found.pending],
-                    "stuck_runs": [run_id for _, run_id in stuck],
-                    "look_alikes": alike,
-                    "record": record,
-                }
-            }
-        )
-    else:
-        where = "" if found.schema is None else f" in the schema {found.schema},"
-        say(f"{found.url},{where} {found.size_bytes:,} bytes")
-        for version, name in found.applied:
-            say(f"  {version:04d}_{name}  applied")
-        for version, name in found.pending:
-            say(f"  {version:04d}_{name}  pending: {settings.command('db', 'migrate')}")
-        for _, run_id in stuck:
-            say(f"  run {run_id} is unfinished but has no cause to move: this is a defect, please report it")
-        for names in alike:
-            say(f"  {inert_line(' and '.join(names))} look the same and count as one person: disable all but one")
-        for said in record:
-            say(f"  the record was changed by hand: {inert_line(said)}")
-        if not found.pending and not stuck:
-            say("  every unfinished run has a cause to move")
-    return FAILED if found.pending or stuck or record else SUCCEEDED
+    view = {
+        "url": found.url,
+        "schema": found.schema,
+        "size_bytes": found.size_bytes,
+        "applied": [{"version": version, "name": name} for version, name in found.applied],
+        "pending": [{"version": version, "name": name} for version, name in found.pending],
+        "stuck_runs": [run_id for _, run_id in stuck],
+        "look_alikes": alike,
+        "record": record,
+    }
+    return told(settings, {"database": view}, _words(settings, answered), failed=found.pending or stuck or record)
+
+
+def _words(settings: Settings, answered: Answered) -> Iterator[str]:
+    found, stuck, alike, record = answered
+    where = "" if found.schema is None else f" in the schema {found.schema},"
+    yield f"{found.url},{where} {found.size_bytes:,} bytes"
+    for version, name in found.applied:
+        yield f"  {version:04d}_{name}  applied"
+    for version, name in found.pending:
+        yield f"  {version:04d}_{name}  pending: {settings.command('db', 'migrate')}"
+    for _, run_id in stuck:
+        yield f"  run {run_id} is unfinished but has no cause to move: this is a defect, please report it"
+    for names in alike:
+        yield f"  {inert_line(' and '.join(names))} look the same and count as one person: disable all but one"
+    for said in record:
+        yield f"  the record was changed by hand: {inert_line(said)}"
+    if not found.pending and not stuck:
+        yield "  every unfinished run has a cause to move"

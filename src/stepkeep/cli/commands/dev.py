@@ -10,18 +10,16 @@ import webbrowser
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from stepkeep.cli.arguments import Apps, Capabilities, Concurrency, Threads
+from stepkeep.cli.arguments import Apps, Capabilities, Concurrency, Threads, opt
 from stepkeep.cli.asking import open_engine
+from stepkeep.cli.command import program
 from stepkeep.cli.commands.serve import PORT, Drain, Grace, Host, LogLevel, Port, refuse_identity, require_server
-from stepkeep.cli.inert_log import install_log
+from stepkeep.cli.inert_log import install_log, install_tracing
 from stepkeep.cli.policies import Policies
 from stepkeep.cli.printer import answer, quiet_stdout, say, warn
 from stepkeep.cli.session import load_handlers
-from stepkeep.cli.settings import Settings
+from stepkeep.cli.settings import Needs, Settings
 from stepkeep.cli.status import SUCCEEDED
-from stepkeep.cli.tracing import install_tracing
 from stepkeep.kernel.errors import InvalidInput, NotAllowed
 
 if TYPE_CHECKING:
@@ -37,6 +35,7 @@ LOG_LINES = 200
 """How many of the last lines of `ctx.logger` the pages can show of an attempt."""
 
 
+@program.command("dev", Needs.DATABASE, policies=True)
 def dev(
     settings: Settings,
     policies: Policies,
@@ -47,10 +46,10 @@ def dev(
     threads: Threads = 16,
     capability: Capabilities = None,
     new_key: Annotated[
-        bool, typer.Option("--new-key", help="Make a new key and revoke the one that is kept beside the database.")
+        bool, opt("--new-key", "Make a new key and revoke the one that is kept beside the database.")
     ] = False,
-    no_tour: Annotated[bool, typer.Option("--no-tour", help="Start no run of the tour in a new database.")] = False,
-    no_open: Annotated[bool, typer.Option("--no-open", help="Do not open the web pages in a browser.")] = False,
+    no_tour: Annotated[bool, opt("--no-tour", "Start no run of the tour in a new database.")] = False,
+    no_open: Annotated[bool, opt("--no-open", "Do not open the web pages in a browser.")] = False,
     drain: Drain = 0.2,
     grace: Grace = 5.0,
     log_level: LogLevel = "warning",

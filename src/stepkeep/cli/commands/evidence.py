@@ -5,12 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from stepkeep.cli.asking import ask, of_run, tell
-from stepkeep.cli.printer import answer, say
+from stepkeep.cli.arguments import arg, opt
+from stepkeep.cli.asking import ask, of_run, tell, told
+from stepkeep.cli.command import program
 from stepkeep.cli.settings import Settings
-from stepkeep.cli.status import FAILED, SUCCEEDED
 from stepkeep.kernel.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -18,33 +16,24 @@ if TYPE_CHECKING:
     from stepkeep.evidence.heads import HeadsSigned
 
 
+@program.command("evidence")
 def evidence(
     settings: Settings,
-    run: Annotated[
-        str | None, typer.Argument(metavar="[RUN]", help="The finished run; a part of its id is enough.")
-    ] = None,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Where to; evidence-RUN.zip by default.")
-    ] = None,
+    run: Annotated[str | None, arg("[RUN]", "The finished run; a part of its id is enough.")] = None,
+    output: Annotated[Path | None, opt("--output", "-o", "FILE", "Where to; evidence-RUN.zip by default.")] = None,
     sign_with: Annotated[
-        Path | None,
-        typer.Option("--sign-with", metavar="FILE", envvar="STEPKEEP_SIGNING_KEY_FILE", help="Sign with this key."),
+        Path | None, opt("--sign-with", "FILE", "Sign with this key.", envvar="STEPKEEP_SIGNING_KEY_FILE")
     ] = None,
     without_payloads: Annotated[
-        bool, typer.Option("--without-payloads", help="Leave inputs and outputs out; their digests remain.")
+        bool, opt("--without-payloads", "Leave inputs and outputs out; their digests remain.")
     ] = False,
-    verify: Annotated[
-        Path | None, typer.Option("--verify", metavar="PACK", help="Verify this pack instead. Needs no database.")
-    ] = None,
+    verify: Annotated[Path | None, opt("--verify", "PACK", "Verify this pack instead. Needs no database.")] = None,
     public_key: Annotated[
-        list[str] | None,
-        typer.Option("--public-key", metavar="KEY", help="With --verify: a key that you trust, in hex or as a file."),
+        list[str] | None, opt("--public-key", "KEY", "With --verify: a key that you trust, in hex or as a file.")
     ] = None,
-    new_key: Annotated[
-        Path | None, typer.Option("--new-key", metavar="FILE", help="Make a signing key in this new file instead.")
-    ] = None,
+    new_key: Annotated[Path | None, opt("--new-key", "FILE", "Make a signing key in this new file instead.")] = None,
     sign_heads: Annotated[
-        bool, typer.Option("--sign-heads", help="Sign the heads of all finished runs that the key has not signed.")
+        bool, opt("--sign-heads", "Sign the heads of all finished runs that the key has not signed.")
     ] = False,
 ) -> int:
     """Write one archive that an auditor can check without Stepkeep: definition, journal, decisions, payloads.
@@ -80,12 +69,12 @@ def _write(settings: Settings, run: str, output: Path | None, sign_with: Path | 
         raise InvalidInput(f"{path} exists. Evidence is never replaced; name another file with --output.") from None
     except OSError as problem:
         raise InvalidInput(f"{path} cannot be written: {problem.strerror or problem}.") from None
-    if settings.json:
-        answer({"evidence": {"run": found, "file": str(path), "bytes": len(pack), "signed": sign_with is not None}})
-        return SUCCEEDED
-    say(f"{path}: the evidence of run {found}, {len(pack):,} bytes, {'signed' if sign_with else 'not signed'}")
-    say(f"Verify it: stepkeep evidence --verify {path}, or without Stepkeep: python verify.py {path}")
-    return SUCCEEDED
+    view = {"run": found, "file": str(path), "bytes": len(pack), "signed": sign_with is not None}
+    said = (
+        f"{path}: the evidence of run {found}, {len(pack):,} bytes, {'signed' if sign_with else 'not signed'}",
+        f"Verify it: stepkeep evidence --verify {path}, or without Stepkeep: python verify.py {path}",
+    )
+    return told(settings, {"evidence": view}, said)
 
 
 def _sign_heads(settings: Settings, sign_with: Path | None) -> int:
@@ -110,12 +99,7 @@ def _verify(settings: Settings, path: Path, keys: list[str]) -> int:
         report = verifier.verify(verifier.read_pack(str(path)), verifier.trusted_keys(keys))
     except verifier.UnreadablePack as problem:
         raise InvalidInput(f"{problem}.") from None
-    if settings.json:
-        answer(verifier.as_json(report))
-    else:
-        for line in verifier.page(report):
-            say(line)
-    return SUCCEEDED if report.ok else FAILED
+    return told(settings, verifier.as_json(report), verifier.page(report), failed=not report.ok)
 
 
 def _new_key(settings: Settings, path: Path) -> int:
@@ -123,10 +107,9 @@ def _new_key(settings: Settings, path: Path) -> int:
 
     key = new_key()
     write_key(path, key)
-    if settings.json:
-        answer({"signing_key": {"file": str(path), "id": key.id, "public_key": key.public.hex()}})
-        return SUCCEEDED
-    say(f"{path}: a new signing key, {key.id}. Keep the file secret and a copy safe.")
-    say(f"public key: {key.public.hex()}")
-    say("Give the public key to your auditors by another way than the packs.")
-    return SUCCEEDED
+    said = (
+        f"{path}: a new signing key, {key.id}. Keep the file secret and a copy safe.",
+        f"public key: {key.public.hex()}",
+        "Give the public key to your auditors by another way than the packs.",
+    )
+    return told(settings, {"signing_key": {"file": str(path), "id": key.id, "public_key": key.public.hex()}}, said)

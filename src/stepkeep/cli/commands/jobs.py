@@ -5,65 +5,42 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from stepkeep.cli.arguments import By, label_of, moment_of
+from stepkeep.cli.arguments import By, OfBusinessKey, OfCorrelationId, OfWorkflow, arg, opt, run_filter
 from stepkeep.cli.asking import table, tell
-from stepkeep.cli.settings import Settings, with_settings
+from stepkeep.cli.command import Asked, Commands
+from stepkeep.cli.settings import Settings
 from stepkeep.kernel.errors import InvalidInput
 
 if TYPE_CHECKING:
     from stepkeep.engine import AsyncEngine
     from stepkeep.operations.jobs import JobList, JobView
 
-app = typer.Typer(help="Actions on many runs at once, and backfills.", no_args_is_help=True)
+jobs = Commands("jobs", "Actions on many runs at once, and backfills.")
+JOB = arg("JOB", "The id of the job.", typed_as="job")
 
-JobId = Annotated[str, typer.Argument(metavar="JOB", help="The id of the job.", show_default=False)]
 
-
+@jobs.command("start")
 def start(
     settings: Settings,
-    action: Annotated[str, typer.Argument(metavar="ACTION", help="cancel, rerun, pause, resume.", show_default=False)],
-    run: Annotated[
-        list[str] | None, typer.Option("--run", metavar="RUN", help="This run; repeated. Else the filters count.")
-    ] = None,
-    state: Annotated[
-        list[str] | None, typer.Option("--state", metavar="STATE", help="Only runs in this state; repeated.")
-    ] = None,
-    workflow: Annotated[str | None, typer.Option("--workflow", metavar="NAME", help="Only runs of this one.")] = None,
-    business_key: Annotated[
-        str | None, typer.Option("--business-key", metavar="KEY", help="Only runs with this business key.")
-    ] = None,
-    correlation_id: Annotated[
-        str | None, typer.Option("--correlation-id", metavar="ID", help="Only runs with this correlation id.")
-    ] = None,
-    label: Annotated[
-        list[str] | None, typer.Option("--label", metavar="NAME=TEXT", help="Only runs with this label; repeated.")
-    ] = None,
-    since: Annotated[str | None, typer.Option("--since", metavar="TIME", help="Created since then.")] = None,
-    until: Annotated[str | None, typer.Option("--until", metavar="TIME", help="Created until then.")] = None,
-    error: Annotated[str | None, typer.Option("--error", metavar="TEXT", help="With this in their error.")] = None,
-    text: Annotated[str | None, typer.Option("--text", metavar="TEXT", help="With this anywhere.")] = None,
-    compensate: Annotated[bool, typer.Option("--compensate", help="With cancel: undo what the runs did.")] = False,
-    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Kept with each run; not with rerun.")] = "",
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say which runs they are.")] = False,
-    idempotency_key: Annotated[
-        str | None, typer.Option("--idempotency-key", metavar="KEY", help="The same key makes the job once.")
-    ] = None,
+    action: Annotated[str, arg("ACTION", "cancel, rerun, pause, resume.")],
+    run: Annotated[list[str] | None, opt("--run", "RUN", "This run; repeated. Else the filters count.")] = None,
+    state: Annotated[list[str] | None, opt("--state", "STATE", "Only runs in this state; repeated.")] = None,
+    workflow: OfWorkflow = None,
+    business_key: OfBusinessKey = None,
+    correlation_id: OfCorrelationId = None,
+    label: Annotated[list[str] | None, opt("--label", "NAME=TEXT", "Only runs with this label; repeated.")] = None,
+    since: Annotated[str | None, opt("--since", "TIME", "Created since then.")] = None,
+    until: Annotated[str | None, opt("--until", "TIME", "Created until then.")] = None,
+    error: Annotated[str | None, opt("--error", "TEXT", "With this in their error.")] = None,
+    text: Annotated[str | None, opt("--text", "TEXT", "With this anywhere.")] = None,
+    compensate: Annotated[bool, opt("--compensate", "With cancel: undo what the runs did.")] = False,
+    reason: Annotated[str, opt("--reason", "TEXT", "Kept with each run; not with rerun.")] = "",
+    dry_run: Annotated[bool, opt("--dry-run", "Only say which runs they are.")] = False,
+    idempotency_key: Annotated[str | None, opt("--idempotency-key", "KEY", "The same key makes the job once.")] = None,
     by: By = None,
 ) -> int:
     """Cancel, pause or resume many runs, or run them again. Workers do it in small batches."""
-    where: dict[str, Any] = {
-        "state": state or None,
-        "workflow": workflow,
-        "business_key": business_key,
-        "correlation_id": correlation_id,
-        "labels": dict(label_of(one) for one in label or ()) or None,
-        "since": None if since is None else moment_of(since, "--since"),
-        "until": None if until is None else moment_of(until, "--until"),
-        "error": error,
-        "text": text,
-    }
+    where = run_filter(locals())
     if bool(run) is any(value is not None for value in where.values()):
         raise InvalidInput(
             "say which runs: with --run, or with filters such as --workflow and --state, and not with both. A job for "
@@ -85,17 +62,10 @@ def start(
     return tell(settings, lambda engine: engine.jobs.start(**options), words, under="job")
 
 
-def list_(
-    settings: Settings,
-    limit: Annotated[int, typer.Option("--limit", min=1, max=1000, help="How many at most.")] = 50,
-) -> int:
+@jobs.operation("list", "jobs.list", before=None)
+def listed(found: JobList, asked: Asked) -> None:
     """List jobs and backfills, newest first."""
-    nothing = f"there are no jobs. Make one: {settings.command('jobs', 'start', '--help')}"
-    return tell(settings, lambda engine: engine.jobs.list(limit=limit), lambda found: table(_rows(found), nothing))
-
-
-def _rows(found: JobList) -> list[dict[str, Any]]:
-    return [
+    rows = [
         {
             "job": one.job,
             "action": one.action,
@@ -107,21 +77,21 @@ def _rows(found: JobList) -> list[dict[str, Any]]:
         }
         for one in found.jobs
     ]
+    table(rows, f"there are no jobs. Make one: {asked.command('jobs', 'start', '--help')}")
 
 
+@jobs.command("show")
 def show(
     settings: Settings,
-    job: JobId,
-    limit: Annotated[int, typer.Option("--limit", min=1, max=1000, help="How many runs at most.")] = 100,
+    job: Annotated[str, JOB],
+    limit: Annotated[int, opt("--limit", "How many runs at most.", bounds_of="jobs.runs limit")] = 100,
 ) -> int:
     """Show a job and what became of each run. Exit status 1 if a run was refused."""
 
     async def read(engine: AsyncEngine) -> dict[str, Any]:
         found = await engine.jobs.show(job)
-        return {
-            "job": found,
-            "runs": [] if found.action == "backfill" else (await engine.jobs.runs(job, limit=limit)).runs,
-        }
+        runs = [] if found.action == "backfill" else (await engine.jobs.runs(job, limit=limit)).runs
+        return {"job": found, "runs": runs}
 
     def words(found: dict[str, Any]) -> Iterator[str]:
         one = found["job"]
@@ -132,17 +102,7 @@ def show(
     return tell(settings, read, words, fails=lambda found: found["job"].refused)
 
 
-def stop(settings: Settings, job: JobId, by: By = None) -> int:
+@jobs.operation("stop", "jobs.stop", under="job", job_id=JOB)
+def stop(found: JobView, _: Asked) -> str:
     """End a job early. What it has done stays."""
-    return tell(
-        settings,
-        lambda engine: engine.jobs.stop(job, by=by),
-        lambda found: f"job {found.job} is stopped; {found.waiting} runs are left as they are",
-        under="job",
-    )
-
-
-app.command("start")(with_settings(start))
-app.command("list")(with_settings(list_))
-app.command("show")(with_settings(show))
-app.command("stop")(with_settings(stop))
+    return f"job {found.job} is stopped; {found.waiting} runs are left as they are"

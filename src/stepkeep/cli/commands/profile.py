@@ -6,41 +6,34 @@ import re
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
 from msgspec.structs import replace
 
-from stepkeep.cli.asking import read_key, service_address, table
-from stepkeep.cli.printer import answer, say
+from stepkeep.cli.arguments import arg, opt
+from stepkeep.cli.asking import read_key, service_address, table, told
+from stepkeep.cli.command import Commands
 from stepkeep.cli.profiles import Profile, complete_profile, profiles_file, read_profiles, write_profiles
-from stepkeep.cli.settings import Needs, Settings, with_settings
-from stepkeep.cli.status import SUCCEEDED
+from stepkeep.cli.settings import Needs, Settings
 from stepkeep.edges.redaction import database_url
 from stepkeep.kernel.errors import InvalidInput
 
-app = typer.Typer(help="Services and databases by name.", no_args_is_help=True)
+profile = Commands("profile", "Services and databases by name.")
 
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,63}", re.ASCII)
-Name = Annotated[
-    str,
-    typer.Argument(metavar="NAME", help="The profile.", autocompletion=complete_profile, show_default=False),
-]
+Name = Annotated[str, arg("NAME", "The profile.", autocompletion=complete_profile)]
 Chosen = Annotated[
-    str | None,
-    typer.Argument(metavar="[NAME]", help="The profile; the one in use without it.", autocompletion=complete_profile),
+    str | None, arg("[NAME]", "The profile; the one in use without it.", autocompletion=complete_profile)
 ]
 
 
+@profile.command("add", Needs.NOTHING)
 def add(
     settings: Settings,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Its name.", show_default=False)],
+    name: Annotated[str, arg("NAME", "Its name.")],
     store_key: Annotated[
-        bool,
-        typer.Option(
-            "--store-key", help="Keep the key itself, from --key-file (- reads a pipe) or STEPKEEP_KEY, in the file."
-        ),
+        bool, opt("--store-key", "Keep the key itself, from --key-file (- reads a pipe) or STEPKEEP_KEY, in the file.")
     ] = False,
-    use: Annotated[bool, typer.Option("--use", help="Use it from now on.")] = False,
-    replaces: Annotated[bool, typer.Option("--replace", help="Replace a profile of this name.")] = False,
+    use: Annotated[bool, opt("--use", "Use it from now on.")] = False,
+    replaces: Annotated[bool, opt("--replace", "Replace a profile of this name.")] = False,
 ) -> int:
     """Add a service (--server URL) or a database (--db URL), with the key for it: --key-file FILE, or --store-key."""
     if NAME.fullmatch(name) is None:
@@ -64,21 +57,21 @@ def add(
     return _tell(settings, replace(made, name=name), is_used=use or known.use == name)
 
 
+@profile.command("list", Needs.NOTHING)
 def list_(settings: Settings) -> int:
     """List the profiles."""
     found = read_profiles()
     rows = [_view(found.named(name), is_used=name == found.use) for name in sorted(found.profiles)]
-    if settings.json:
-        answer({"profiles": rows, "file": str(profiles_file())})
-    else:
+    if not settings.json:
         shown = [
             {"": "*" if one["in_use"] else "", "profile": one["profile"], "place": _place(one), "key": one["key"] or ""}
             for one in rows
         ]
         table(shown, f"no profile is in {profiles_file()}: add one with stepkeep profile add NAME --server URL")
-    return SUCCEEDED
+    return told(settings, {"profiles": rows, "file": str(profiles_file())}, None)
 
 
+@profile.command("show", Needs.NOTHING)
 def show(settings: Settings, name: Chosen = None) -> int:
     """Show a profile. Of its key it says where it is, and never what it is."""
     found = read_profiles()
@@ -88,10 +81,11 @@ def show(settings: Settings, name: Chosen = None) -> int:
     return _tell(settings, chosen, is_used=chosen.name == found.use)
 
 
+@profile.command("use", Needs.NOTHING)
 def use(
     settings: Settings,
     name: Chosen = None,
-    none: Annotated[bool, typer.Option("--none", help="Use no profile from now on.")] = False,
+    none: Annotated[bool, opt("--none", "Use no profile from now on.")] = False,
 ) -> int:
     """Use a profile from now on, wherever neither an option nor a variable says where runs are."""
     if (name is None) is not none:
@@ -101,24 +95,18 @@ def use(
     write_profiles(replace(found, use=name))
     if chosen is not None:
         return _tell(settings, chosen, is_used=True)
-    if settings.json:
-        answer({"profile": None})
-    else:
-        say("no profile is in use")
-    return SUCCEEDED
+    return told(settings, {"profile": None}, "no profile is in use")
 
 
+@profile.command("remove", Needs.NOTHING)
 def remove(settings: Settings, name: Name) -> int:
     """Remove a profile, with the key that it holds. A file of the key stays."""
     found = read_profiles()
     gone = found.named(name)
     left = {other: one for other, one in found.profiles.items() if other != name}
     write_profiles(replace(found, use=None if found.use == name else found.use, profiles=left))
-    if settings.json:
-        answer({"removed": _view(gone, is_used=False)})
-    else:
-        say(f"profile {name} is removed" + ("; no profile is in use now" if found.use == name else ""))
-    return SUCCEEDED
+    said = f"profile {name} is removed" + ("; no profile is in use now" if found.use == name else "")
+    return told(settings, {"removed": _view(gone, is_used=False)}, said)
 
 
 def _stored_key(settings: Settings) -> str:
@@ -139,16 +127,12 @@ def _absolute(url: str) -> str:
 
 def _tell(settings: Settings, one: Profile, *, is_used: bool) -> int:
     view = _view(one, is_used=is_used)
-    if settings.json:
-        answer({"profile": view, "file": str(profiles_file())})
-        return SUCCEEDED
     key = f"its key is {view['key']}" if view["key"] else "it has no key: --key-file or STEPKEEP_KEY give one"
-    say(f"profile {one.name} is {_place(view)}; {key}")
+    use = f"Use it: stepkeep profile use {one.name}, or --profile {one.name} with any command"
     if is_used:
-        say("it is in use where neither an option nor a variable says otherwise")
-    else:
-        say(f"Use it: stepkeep profile use {one.name}, or --profile {one.name} with any command")
-    return SUCCEEDED
+        use = "it is in use where neither an option nor a variable says otherwise"
+    said = (f"profile {one.name} is {_place(view)}; {key}", use)
+    return told(settings, {"profile": view, "file": str(profiles_file())}, said)
 
 
 def _view(one: Profile, *, is_used: bool) -> dict[str, Any]:
@@ -167,10 +151,3 @@ def _place(view: dict[str, Any]) -> str:
     if view["server"] is not None:
         return str(view["server"])
     return str(view["db"]) + ("" if view["tenant"] == "default" else f", tenant {view['tenant']}")
-
-
-app.command("add")(with_settings(add, Needs.NOTHING))
-app.command("list")(with_settings(list_, Needs.NOTHING))
-app.command("show")(with_settings(show, Needs.NOTHING))
-app.command("use")(with_settings(use, Needs.NOTHING))
-app.command("remove")(with_settings(remove, Needs.NOTHING))

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 import time
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from stepkeep.cli.arguments import LARGEST
-from stepkeep.cli.asking import open_engine
-from stepkeep.cli.printer import answer, say, warn
-from stepkeep.cli.settings import Settings
-from stepkeep.cli.status import FAILED, SUCCEEDED
+from stepkeep.cli.arguments import LARGEST, opt
+from stepkeep.cli.asking import ask, told
+from stepkeep.cli.command import program
+from stepkeep.cli.printer import warn
+from stepkeep.cli.settings import Needs, Settings
 from stepkeep.kernel.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -23,47 +20,28 @@ TOLD_EVERY = 1.0
 """Seconds between two lines of progress."""
 
 
+@program.command("prune", Needs.DATABASE)
 def prune(
     settings: Settings,
-    older_than: Annotated[
-        str | None, typer.Option("--older-than", metavar="DURATION", help="Only runs that ended so long ago: 30d.")
-    ] = None,
-    keep: Annotated[
-        int | None, typer.Option("--keep", min=0, max=LARGEST, metavar="N", help="Spare the newest N finished runs.")
-    ] = None,
-    workflow: Annotated[
-        str | None, typer.Option("--workflow", metavar="NAME", help="Only runs of this one; --keep counts its runs.")
-    ] = None,
-    archive: Annotated[
-        str | None, typer.Option("--archive", metavar="DIR", help="Where archives go; nothing else is deleted.")
-    ] = None,
-    no_archive: Annotated[bool, typer.Option("--no-archive", help="Delete without a trace.")] = False,
+    older_than: Annotated[str | None, opt("--older-than", "DURATION", "Only runs that ended so long ago: 30d.")] = None,
+    keep: Annotated[int | None, opt("--keep", "N", "Spare the newest N finished runs.", min=0, max=LARGEST)] = None,
+    workflow: Annotated[str | None, opt("--workflow", "NAME", "Only runs of this one; --keep counts its runs.")] = None,
+    archive: Annotated[str | None, opt("--archive", "DIR", "Where archives go; nothing else is deleted.")] = None,
+    no_archive: Annotated[bool, opt("--no-archive", "Delete without a trace.")] = False,
     forget_keys: Annotated[
-        str | None,
-        typer.Option(
-            "--forget-keys", metavar="DURATION", help="Also idempotency keys of runs that are gone, so old: 90d."
-        ),
+        str | None, opt("--forget-keys", "DURATION", "Also idempotency keys of runs that are gone, so old: 90d.")
     ] = None,
     forget_audit: Annotated[
-        str | None,
-        typer.Option("--forget-audit", metavar="DURATION", help="Also entries of the audit log, so old: 400d."),
+        str | None, opt("--forget-audit", "DURATION", "Also entries of the audit log, so old: 400d.")
     ] = None,
     forget_firings: Annotated[
-        str | None,
-        typer.Option(
-            "--forget-firings", metavar="DURATION", help="Also firings of triggers whose runs are gone, so old: 90d."
-        ),
+        str | None, opt("--forget-firings", "DURATION", "Also firings of triggers whose runs are gone, so old: 90d.")
     ] = None,
     forget_jobs: Annotated[
-        str | None,
-        typer.Option(
-            "--forget-jobs", metavar="DURATION", help="Also jobs that ended so long ago, with their keys: 90d."
-        ),
+        str | None, opt("--forget-jobs", "DURATION", "Also jobs that ended so long ago, with their keys: 90d.")
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count what would go.")] = False,
-    batch: Annotated[
-        int, typer.Option("--batch", min=1, max=10_000, help="How many runs are deleted in one transaction.")
-    ] = 500,
+    dry_run: Annotated[bool, opt("--dry-run", "Only count what would go.")] = False,
+    batch: Annotated[int, opt("--batch", "How many runs are deleted in one transaction.", min=1, max=10_000)] = 500,
 ) -> int:
     """Archive finished runs, then delete them: those that every limit given lets go.
 
@@ -72,49 +50,16 @@ def prune(
     """
     if not dry_run and (archive is not None) == no_archive:
         raise InvalidInput("Say where archives go: --archive DIR. Or give --no-archive to delete without a trace.")
-    options = {
-        "older_than": older_than,
-        "keep": keep,
-        "workflow": workflow,
-        "archive": archive,
-        "forget_keys": forget_keys,
-        "forget_audit": forget_audit,
-        "forget_firings": forget_firings,
-        "forget_jobs": forget_jobs,
-        "dry_run": dry_run,
-        "batch": batch,
-    }
-    pruned = asyncio.run(_prune(settings, options, _progress()))
-    if settings.json:
-        answer({"prune": {"dry_run": dry_run, **_plain(pruned)}})
-    else:
-        for run_id, why in pruned.flawed:
-            say(f"run {run_id} stays: {why}")
-        for manifest in pruned.archives:
-            say(manifest)
-        say(_summary(pruned, dry_run=dry_run))
-    return FAILED if pruned.flawed else SUCCEEDED
-
-
-async def _prune(settings: Settings, options: dict[str, Any], told: Told) -> Pruned:
-    async with open_engine(settings) as engine:
-        return await engine.prune(told=told, **options)
-
-
-def _plain(pruned: Pruned) -> dict[str, Any]:
-    flawed = [{"run": run_id, "why": why} for run_id, why in pruned.flawed]
-    return {
-        "found": pruned.found,
-        "kept": pruned.kept,
-        "archived": pruned.archived,
-        "deleted": pruned.deleted,
-        "keys": pruned.keys,
-        "audit": pruned.audit,
-        "firings": pruned.firings,
-        "jobs": pruned.jobs,
-        "archives": list(pruned.archives),
-        "flawed": flawed,
-    }
+    names = "older_than keep workflow archive forget_keys forget_audit forget_firings forget_jobs dry_run batch"
+    typed = locals()
+    options: dict[str, Any] = {name: typed[name] for name in names.split()}
+    pruned = ask(settings, lambda engine: engine.prune(told=_progress(), **options))
+    counts = ("found", "kept", "archived", "deleted", "keys", "audit", "firings", "jobs", "archives")
+    view = {"dry_run": dry_run, **{name: getattr(pruned, name) for name in counts}}
+    view["flawed"] = [{"run": run_id, "why": why} for run_id, why in pruned.flawed]
+    flawed = [f"run {run_id} stays: {why}" for run_id, why in pruned.flawed]
+    said = (*flawed, *pruned.archives, _summary(pruned, dry_run=dry_run))
+    return told(settings, {"prune": view}, said, failed=flawed)
 
 
 def _summary(pruned: Pruned, *, dry_run: bool) -> str:

@@ -1,4 +1,4 @@
-"""`stepkeep runs`: which runs there are, newest first. Reads only."""
+"""`stepkeep runs` and `quarantine`: which runs there are, and which are set aside."""
 
 from __future__ import annotations
 
@@ -6,13 +6,12 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from stepkeep.cli.arguments import As, label_of, moment_of
-from stepkeep.cli.asking import ask, find_run, open_engine
-from stepkeep.cli.commands.quarantine import told
+from stepkeep.cli.arguments import As, By, arg, opt, run_filter
+from stepkeep.cli.asking import ask, find_run, of_run, open_engine, tell
+from stepkeep.cli.command import program
 from stepkeep.cli.printer import answer, console, say
 from stepkeep.cli.settings import Settings
 from stepkeep.cli.status import FAILED, SUCCEEDED
@@ -20,6 +19,7 @@ from stepkeep.kernel.errors import InvalidInput
 
 if TYPE_CHECKING:
     from stepkeep.engine import AsyncEngine
+    from stepkeep.operations.quarantine import QuarantineView
     from stepkeep.operations.run_answers import LookedAt, RunList
 
 DEFAULT_LIMIT = 20
@@ -27,56 +27,27 @@ MOST_PARTS = 20
 """A search that has found less than a page goes on for this many parts."""
 
 
+@program.command("runs")
 def runs(
     settings: Settings,
-    text: Annotated[
-        str | None,
-        typer.Argument(metavar="TEXT", help="Only runs that have this anywhere.", show_default=False),
-    ] = None,
-    state: Annotated[
-        list[str] | None,
-        typer.Option("--state", metavar="STATE", help="Only runs in this state; may be repeated."),
-    ] = None,
-    workflow: Annotated[str | None, typer.Option("--workflow", metavar="NAME", help="Only runs of this one.")] = None,
-    business_key: Annotated[
-        str | None, typer.Option("--business-key", metavar="KEY", help="Only runs with this business key.")
-    ] = None,
-    correlation_id: Annotated[
-        str | None, typer.Option("--correlation-id", metavar="ID", help="Only runs with this correlation id.")
-    ] = None,
+    text: Annotated[str | None, arg("TEXT", "Only runs that have this anywhere.")] = None,
+    state: Annotated[list[str] | None, opt("--state", "STATE", "Only runs in this state; may be repeated.")] = None,
+    workflow: Annotated[str | None, opt("--workflow", "NAME", "Only runs of this one.")] = None,
+    business_key: Annotated[str | None, opt("--business-key", "KEY", "Only runs with this business key.")] = None,
+    correlation_id: Annotated[str | None, opt("--correlation-id", "ID", "Only runs with this correlation id.")] = None,
     label: Annotated[
-        list[str] | None,
-        typer.Option("--label", metavar="NAME=TEXT", help="Only runs with this label; may be repeated."),
+        list[str] | None, opt("--label", "NAME=TEXT", "Only runs with this label; may be repeated.")
     ] = None,
-    since: Annotated[
-        str | None,
-        typer.Option("--since", metavar="TIME", help="Created since: 2026-11-03T10:15Z, or 2h ago."),
-    ] = None,
-    until: Annotated[str | None, typer.Option("--until", metavar="TIME", help="Created until then.")] = None,
-    error: Annotated[
-        str | None, typer.Option("--error", metavar="TEXT", help="Only runs with this in their error.")
-    ] = None,
-    limit: Annotated[int, typer.Option("--limit", min=1, max=1000, help="At most this many.")] = DEFAULT_LIMIT,
-    before: Annotated[
-        str | None, typer.Option("--before", metavar="RUN", help="Only runs older than this one: the next page.")
-    ] = None,
-    every: Annotated[
-        bool, typer.Option("--all", help="Look at every run for labels and texts.", show_default=False)
-    ] = False,
+    since: Annotated[str | None, opt("--since", "TIME", "Created since: 2026-11-03T10:15Z, or 2h ago.")] = None,
+    until: Annotated[str | None, opt("--until", "TIME", "Created until then.")] = None,
+    error: Annotated[str | None, opt("--error", "TEXT", "Only runs with this in their error.")] = None,
+    limit: Annotated[int, opt("--limit", "At most this many.", min=1, max=1000)] = DEFAULT_LIMIT,
+    before: Annotated[str | None, opt("--before", "RUN", "Only runs older than this one: the next page.")] = None,
+    every: Annotated[bool, opt("--all", "Look at every run for labels and texts.", show_default=False)] = False,
     as_: As = None,
 ) -> int:
     """List runs, newest first, and how many there are."""
-    filters: dict[str, Any] = {
-        "state": state or [],
-        "workflow": workflow,
-        "business_key": business_key,
-        "correlation_id": correlation_id,
-        "labels": dict(label_of(one) for one in label or []),
-        "since": None if since is None else moment_of(since, "--since"),
-        "until": None if until is None else moment_of(until, "--until"),
-        "error": error,
-        "text": text,
-    }
+    filters = {name: value for name, value in run_filter(locals()).items() if value is not None}
     if as_ is not None:
         return _in_words(settings, filters, limit, before, as_)
     found = asyncio.run(_list(settings, filters, limit, before, every))
@@ -157,7 +128,7 @@ def _known(filters: dict[str, Any]) -> dict[str, Any]:
     """The filters, whose states must be known."""
     from stepkeep.kernel.states import RunState
 
-    if unknown := [state for state in filters["state"] if state not in list(RunState)]:
+    if unknown := [state for state in filters.get("state", ()) if state not in list(RunState)]:
         raise InvalidInput(f"{unknown[0]!r} is no state of a run. Choose from {', '.join(RunState)}.")
     return filters
 
@@ -193,3 +164,54 @@ async def _go_on(
         ),
         unreadable=[*(found.unreadable or ()), *(part.unreadable or ())] or UNSET,
     )
+
+
+@program.command("quarantine")
+def quarantine(
+    settings: Settings,
+    run: Annotated[str | None, arg("[RUN]", "The run to set aside; a part of its id is enough.")] = None,
+    reason: Annotated[str | None, opt("--reason", "TEXT", "Why; kept with the quarantine.")] = None,
+    by: By = None,
+    release: Annotated[str | None, opt("--release", "RUN", "End the quarantine of this run instead.")] = None,
+    listed: Annotated[bool, opt("--list", "List the runs that are set aside instead.")] = False,
+    history: Annotated[bool, opt("--history", "With --list: also those that were released.")] = False,
+) -> int:
+    """Set a run aside: nothing claims, moves, sweeps or deletes it until it is released.
+
+    It works on a run whose rows cannot be read, too. The decision, its actor and its reason are kept permanently.
+    """
+    if sum((run is not None, release is not None, listed)) != 1:
+        raise InvalidInput("Say what to do: name a RUN, or give --release RUN, or --list.")
+    if history and not listed:
+        raise InvalidInput("--history goes with --list.")
+    if listed:
+        nothing = "no run was ever quarantined" if history else "no run is quarantined"
+        return tell(
+            settings,
+            lambda engine: engine.quarantined(history=history),
+            lambda found: [told(one) for one in found.quarantined] or nothing,
+        )
+    if reason is None:
+        raise InvalidInput("Say why: --reason TEXT.")
+    why = reason
+    if release is not None:
+        return tell(
+            settings,
+            of_run(release, lambda engine, found: engine.release(found, reason=why, by=by)),
+            lambda one: f"run {one.run} is released by {one.released_by}: {one.release_reason}",
+            under="quarantine",
+        )
+    return tell(
+        settings,
+        of_run(run or "", lambda engine, found: engine.quarantine(found, reason=why, by=by)),
+        lambda one: f"run {one.run} is quarantined by {one.by}: {one.reason}",
+        under="quarantine",
+    )
+
+
+def told(one: QuarantineView | Mapping[str, Any]) -> str:
+    """One line about a quarantine."""
+    line = f"run {one['run']} quarantined by {one['by']} at {one['at']}: {one['reason']}"
+    if one["released_at"] is None:
+        return line
+    return f"{line}; released by {one['released_by']} at {one['released_at']}: {one['release_reason']}"

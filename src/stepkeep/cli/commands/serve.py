@@ -5,15 +5,13 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from stepkeep.cli.arguments import MOST_QUOTA, finite
+from stepkeep.cli.arguments import MOST_QUOTA, finite, opt
 from stepkeep.cli.asking import open_engine
-from stepkeep.cli.inert_log import install_log
+from stepkeep.cli.command import program
+from stepkeep.cli.inert_log import install_log, install_tracing
 from stepkeep.cli.printer import answer, say, warn
-from stepkeep.cli.settings import Settings
+from stepkeep.cli.settings import Needs, Settings
 from stepkeep.cli.status import SUCCEEDED
-from stepkeep.cli.tracing import install_tracing
 from stepkeep.kernel.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -24,82 +22,64 @@ if TYPE_CHECKING:
 
 PORT = 8321
 
-Host = Annotated[str, typer.Option("--host", metavar="ADDRESS", help="The address to listen on.")]
-Port = Annotated[int, typer.Option("--port", min=0, max=65535, help="The port to listen on; 0 takes a free one.")]
+Host = Annotated[str, opt("--host", "ADDRESS", "The address to listen on.")]
+Port = Annotated[int, opt("--port", "The port to listen on; 0 takes a free one.", min=0, max=65535)]
 Drain = Annotated[
     float,
-    typer.Option(
+    opt(
         "--drain",
+        "SECONDS",
+        "How long open connections may end by themselves when it stops.",
         min=0,
         max=3600,
         callback=finite,
-        metavar="SECONDS",
-        help="How long open connections may end by themselves when it stops.",
     ),
 ]
 Grace = Annotated[
     float,
-    typer.Option(
-        "--grace",
-        min=1,
-        max=86_400,
-        callback=finite,
-        metavar="SECONDS",
-        help="How long what is under way may take when it stops.",
-    ),
+    opt("--grace", "SECONDS", "How long what is under way may take when it stops.", min=1, max=86_400, callback=finite),
 ]
 PublicUrl = Annotated[
     str | None,
-    typer.Option(
+    opt(
         "--public-url",
+        "URL",
+        "The address at which browsers reach it, such as https://flows.example.com.",
         envvar="STEPKEEP_PUBLIC_URL",
-        metavar="URL",
-        help="The address at which browsers reach it, such as https://flows.example.com.",
     ),
 ]
 MaxRuns = Annotated[
     int | None,
-    typer.Option(
-        "--max-concurrent-runs",
-        min=1,
-        max=MOST_QUOTA,
-        metavar="N",
-        help="Unfinished runs of each key that has no quota of its own.",
+    opt(
+        "--max-concurrent-runs", "N", "Unfinished runs of each key that has no quota of its own.", min=1, max=MOST_QUOTA
     ),
 ]
 MaxRequests = Annotated[
     int | None,
-    typer.Option(
+    opt(
         "--max-requests-per-min",
+        "N",
+        "Requests a minute of each key that has no quota of its own, in this process.",
         min=1,
         max=MOST_QUOTA,
-        metavar="N",
-        help="Requests a minute of each key that has no quota of its own, in this process.",
     ),
 ]
-LogLevel = Annotated[str, typer.Option("--log-level", metavar="LEVEL", help="debug, info, warning or error.")]
+LogLevel = Annotated[str, opt("--log-level", "LEVEL", "debug, info, warning or error.")]
 MetricsPort = Annotated[
     int | None,
-    typer.Option(
-        "--metrics-port",
-        min=0,
-        max=65535,
-        help="Show metrics and health on this port, without a key; 0 takes a free one.",
-    ),
+    opt("--metrics-port", "Show metrics and health on this port, without a key; 0 takes a free one.", min=0, max=65535),
 ]
-MetricsHost = Annotated[
-    str, typer.Option("--metrics-host", metavar="ADDRESS", help="The address of the port of metrics.")
-]
-LogFormat = Annotated[str, typer.Option("--log-format", metavar="FORMAT", help="text, or json: one object per line.")]
+MetricsHost = Annotated[str, opt("--metrics-host", "ADDRESS", "The address of the port of metrics.")]
+LogFormat = Annotated[str, opt("--log-format", "FORMAT", "text, or json: one object per line.")]
 
 
+@program.command("serve", Needs.DATABASE)
 def serve(
     settings: Settings,
     host: Host = "127.0.0.1",
     port: Port = PORT,
     fd: Annotated[
-        int | None,
-        typer.Option("--fd", min=0, max=65535, help="Serve on this open socket, which a supervisor passes on."),
+        int | None, opt("--fd", "Serve on this open socket, which a supervisor passes on.", min=0, max=65535)
     ] = None,
     drain: Drain = 2.0,
     grace: Grace = 30.0,

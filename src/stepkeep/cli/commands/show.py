@@ -1,46 +1,50 @@
-"""`stepkeep show RUN`: a run's graph, its timeline and what it waits for. Reads only."""
+"""`stepkeep show`, `explain`, `certify`, `rollback-preview` and `wait`: all about one run. They read only."""
 
 from __future__ import annotations
 
 import asyncio
+import shlex
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from msgspec.structs import replace
 
-from stepkeep.cli.arguments import As, RunId, moment_of
+from stepkeep.cli.arguments import As, RunId, arg, finite, moment_of, opt
 from stepkeep.cli.asking import ask, find_run, of_run, open_engine, tell
-from stepkeep.cli.commands.quarantine import told
-from stepkeep.cli.hints import hints
-from stepkeep.cli.printer import answer, console, say
+from stepkeep.cli.command import Asked, program
+from stepkeep.cli.commands.runs import told
+from stepkeep.cli.printer import answer, console, page, say, warn
 from stepkeep.cli.render.outline import outline
 from stepkeep.cli.settings import Settings
-from stepkeep.cli.status import SUCCEEDED, status_of_run
-from stepkeep.kernel.errors import InvalidInput
+from stepkeep.cli.status import FAILED, SUCCEEDED, UNFINISHED, status_of_run
+from stepkeep.kernel.errors import InvalidInput, NotFound, StoreUnavailable
 
 if TYPE_CHECKING:
     from stepkeep.engine import AsyncEngine
+    from stepkeep.engine.result import Result
     from stepkeep.operations.diagnosis import ExplanationView
+    from stepkeep.operations.rollback import Remaining, RollbackPreview, RunningStep, Undo
+
+LONGEST_SECONDS = 10 * 365 * 86_400
 
 
+@program.command("show")
 def show(
     settings: Settings,
     run: RunId,
     as_: As = None,
     step: Annotated[
-        str | None,
-        typer.Option("--step", metavar="NAME", help="Only this step: its attempts with traceback, inputs and log."),
+        str | None, opt("--step", "NAME", "Only this step: its attempts with traceback, inputs and log.")
     ] = None,
     at: Annotated[
         str | None,
-        typer.Option(
+        opt(
             "--at",
-            metavar="SEQ|TIME",
-            help="As it stood after this entry of its journal, or at this time: 2026-11-03T10:15Z, or 2h ago.",
+            "SEQ|TIME",
+            "As it stood after this entry of its journal, or at this time: 2026-11-03T10:15Z, or 2h ago.",
         ),
     ] = None,
-    follow: Annotated[
-        bool, typer.Option("--follow", help="Go on showing what happens until the run has ended.")
-    ] = False,
+    follow: Annotated[bool, opt("--follow", "Go on showing what happens until the run has ended.")] = False,
 ) -> int:
     """Draw a run: its graph, its timeline, its attempts, who decided, what it waits for.
 
@@ -82,7 +86,7 @@ def show(
 
 def show_past(settings: Settings, run: str, at: str) -> int:
     """A run as it stood, on standard output."""
-    from stepkeep.cli.render.past import past_lines
+    from stepkeep.cli.render.lines import past_lines
 
     when = int(at) if at.isascii() and at.isdigit() else moment_of(at, "--at", beside="the number of an entry, ")
     work = of_run(run, lambda engine, found: engine.show(found, at=when))
@@ -91,7 +95,7 @@ def show_past(settings: Settings, run: str, at: str) -> int:
 
 def show_step(settings: Settings, run: str, step: str, as_: str | None) -> int:
     """One step on standard output."""
-    from stepkeep.cli.render.step import step_lines
+    from stepkeep.cli.render.lines import step_lines
 
     if as_ is not None:
         raise InvalidInput("show: give a step or a dialect, not both.")
@@ -107,17 +111,10 @@ async def _follow(settings: Settings, run: str) -> None:
 
     async with open_engine(settings) as engine:
         run_id = await find_run(engine, run)
-        screen = screen_for(json=False)
-        with screen:
-            follower = Follower(engine, run_id, await plan_of(engine.transactor, engine.tenant, run_id), screen)
-            await follower.begin(resumed=False)
-            watching = asyncio.create_task(follower.go_on())
-            try:
+        plan = await plan_of(engine.transactor, engine.tenant, run_id)
+        with screen_for(json=False) as screen:
+            async with Follower(engine, run_id, plan, screen).watching(resumed=False):
                 await engine.wait(run_id)
-            finally:
-                watching.cancel()
-                await asyncio.gather(watching, return_exceptions=True)
-            await follower.look()
 
 
 def sentence(why: ExplanationView) -> str:
@@ -130,9 +127,149 @@ def print_report(view: dict[str, Any], settings: Settings, tokens: dict[str, str
     """The whole picture on standard output."""
     from datetime import UTC, datetime
 
-    from stepkeep.cli.render.report import report
+    from stepkeep.cli.render.report import report, what_next
 
     screen = console()
     screen.print(
-        report(view, width=screen.width, now=datetime.now(UTC), hints=hints(view, settings, tokens)), soft_wrap=False
+        report(view, width=screen.width, now=datetime.now(UTC), hints=what_next(view, settings, tokens)),
+        soft_wrap=False,
     )
+
+
+@program.command("explain")
+def explain(
+    settings: Settings,
+    what: Annotated[str, arg("WHAT", "The id of a run (or a part of it), a queue, or a worker.")],
+    step: Annotated[str | None, arg("STEP", "Only this step of the run.")] = None,
+) -> int:
+    """Say why it does not move, and the command that moves it. Exit status 1 when something is wrong."""
+    from stepkeep.operations.causes import FAULTS, unreachable
+    from stepkeep.operations.diagnosis import view
+
+    async def find(engine: AsyncEngine) -> ExplanationView:
+        return await engine.explain(await _resolve(engine, what), step)
+
+    try:
+        explained = ask(settings, find)
+    except StoreUnavailable as problem:
+        if settings.server is not None:
+            raise
+        explained = view(unreachable(what, str(problem)))
+    explained = with_commands(explained, settings)
+    if settings.json:
+        answer({"explanation": explained})
+    else:
+        for line in lines(explained):
+            say(line)
+    return FAILED if any(cause.code in FAULTS for cause in explained.causes) else SUCCEEDED
+
+
+async def _resolve(engine: AsyncEngine, what: str) -> str:
+    """A run by a part of its id; anything else as it was written."""
+    try:
+        return await find_run(engine, what)
+    except (NotFound, InvalidInput):
+        workers = [one.id for one in (await engine.workers(live_only=True)).workers]
+        found = [worker for worker in workers if worker.startswith(what) or worker.endswith(what)]
+        return found[0] if len(found) == 1 else what
+
+
+def lines(explained: ExplanationView) -> list[str]:
+    """What the run continues, and one line per cause, with the command below it."""
+    from stepkeep.operations.continued import course_lines
+
+    said = [f"{explained.subject}: {explained.state.replace('_', ' ')}"]
+    said += [f"  {line}" for line in course_lines(explained.as_json())]
+    for cause in explained.causes:
+        said.append(f"  {cause.sentence}")
+        if cause.command:
+            said.append(f"    {cause.command}")
+    return said
+
+
+def with_commands(explained: ExplanationView, settings: Settings) -> ExplanationView:
+    """The same with the place and the tenant of this command in each command."""
+    causes = [
+        one if one.command is None else replace(one, command=settings.command(*shlex.split(one.command)[1:]))
+        for one in explained.causes
+    ]
+    return replace(explained, causes=causes)
+
+
+@program.command("certify")
+def certify(settings: Settings, run: RunId) -> int:
+    """Judge a run: its journal, its log in the words of every dialect, and the invariants of its own.
+
+    The page names the journal's head and speaks for that. Exit status 1 when anything was found.
+    """
+    certificate = ask(settings, of_run(run, lambda engine, found: engine.certify(found)))
+    if settings.json:
+        answer(certificate.as_json())
+    else:
+        page(certificate.page().rstrip())
+    return SUCCEEDED if certificate.ok else FAILED
+
+
+@program.operation(
+    "rollback-preview",
+    "rollback_preview",
+    under="rollback",
+    fails=lambda found: not found.possible or found.cannot_undo,
+)
+def rollback_preview(found: RollbackPreview, asked: Asked) -> Iterator[str]:
+    """Say what `cancel --compensate` would undo now, in which order, and what it cannot. Exit status 1 if not all."""
+    if found.refusal is not None:
+        yield found.refusal
+        return
+    if not found.undo:
+        yield "nothing would be undone"
+    for undo in found.undo:
+        yield f"{undo.position}. {'  ' * undo.level}{undo.step} is undone by {undo.undo}{_below(undo)}"
+    for left in found.cannot_undo:
+        yield f"{left.step}{_below(left)} stays: {left.says}"
+    for one in found.running:
+        yield f"{one.step}{_below(one)} runs now: {one.says}"
+    yield f"the run would be {found.ends.replace('_', ' ')}"
+    yield f"Do it: {asked.command('cancel', found.run_id, '--compensate')}"
+
+
+def _below(one: Undo | Remaining | RunningStep) -> str:
+    """Which run a step belongs to, if it is not the one that was asked about."""
+    return f" in run {one.run_id}" if one.level else ""
+
+
+@program.command("wait")
+def wait(
+    settings: Settings,
+    run: RunId,
+    timeout: Annotated[
+        float | None,
+        opt(
+            "--timeout",
+            "--seconds",
+            "SECONDS",
+            "Give up after so long, with exit status 4.",
+            min=0,
+            max=LONGEST_SECONDS,
+            callback=finite,
+        ),
+    ] = None,
+    until_blocked: Annotated[
+        bool, opt("--until-blocked", "Return also when only people or messages can move the run.")
+    ] = False,
+) -> int:
+    """Wait until a run has ended. It only watches: workers execute the run."""
+
+    async def watch(engine: AsyncEngine, run_id: str) -> Result:
+        found = await engine.wait(run_id, seconds=timeout, until_blocked=until_blocked)
+        return await engine.result(found.run_id) if settings.json else found
+
+    found = ask(settings, of_run(run, watch))
+    status = status_of_run(found.state)
+    if settings.json:
+        answer(found.view)
+        return status
+    say(str(found))
+    if status == UNFINISHED:
+        warn(f"it has not ended; to see why: {settings.command('explain', found.id)}")
+    return status

@@ -1,46 +1,51 @@
-"""`stepkeep simulate FILE`: walk every failure path of a definition on a virtual clock. Runs and stores nothing."""
+"""`stepkeep simulate FILE`: walk every failure path of a definition on a virtual clock. Runs and stores nothing.
+
+Children are found in the program, beside the file, or in a database that the command line names.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
 from msgspec.structs import replace
 
-from stepkeep.cli.arguments import Apps, Input, WrittenAs
-from stepkeep.cli.child_definitions import ChildDefinitions
+from stepkeep.cli.arguments import Apps, Input, WrittenAs, arg, opt
+from stepkeep.cli.asking import open_engine
+from stepkeep.cli.command import program
 from stepkeep.cli.printer import answer, console, quiet_stdout, say
-from stepkeep.cli.session import is_python, json_value, load_definition, load_handlers
-from stepkeep.cli.settings import Settings
+from stepkeep.cli.session import DEFINITION_FILES, is_python, json_value, load_definition, load_handlers
+from stepkeep.cli.settings import Needs, Settings
 from stepkeep.cli.status import FAILED, SUCCEEDED
-from stepkeep.kernel.errors import InvalidInput
+from stepkeep.kernel.errors import InvalidInput, NotFound
 
 if TYPE_CHECKING:
+    from stepkeep.definition.registry import Registry
+    from stepkeep.kernel.definition import Definition, SubWorkflow
     from stepkeep.simulate.findings import Finding
     from stepkeep.simulate.report import ChildReport, Report
 
 KINDS = ("stuck", "no-deadline", "uncompensated")
 
 
+@program.command("simulate", Needs.NOTHING)
 def simulate(
     settings: Settings,
-    file: Annotated[str, typer.Argument(metavar="FILE", help="A definition: YAML, JSON or FILE.py[:NAME].")],
+    file: Annotated[str, arg("FILE", "A definition: YAML, JSON or FILE.py[:NAME].")],
     app: Apps = None,
     input: Input = None,  # noqa: A002 - the option's name
     as_: WrittenAs = None,
-    tree: Annotated[bool, typer.Option("--tree", help="Show a tree of paths instead of a table.")] = False,
-    pairs: Annotated[bool, typer.Option("--pairs", help="Let any two things go wrong together.")] = False,
-    max_paths: Annotated[
-        int, typer.Option("--max-paths", min=1, max=1_000_000, help="Walk at most this many paths.")
-    ] = 5_000,
+    tree: Annotated[bool, opt("--tree", "Show a tree of paths instead of a table.")] = False,
+    pairs: Annotated[bool, opt("--pairs", "Let any two things go wrong together.")] = False,
+    max_paths: Annotated[int, opt("--max-paths", "Walk at most this many paths.", min=1, max=1_000_000)] = 5_000,
     allow: Annotated[
-        list[str] | None,
-        typer.Option("--allow", metavar="KIND", help=f"Accept a kind of finding: {', '.join(KINDS)}. Repeatable."),
+        list[str] | None, opt("--allow", "KIND", f"Accept a kind of finding: {', '.join(KINDS)}. Repeatable.")
     ] = None,
     only_serious: Annotated[
-        bool, typer.Option("--serious", help="Show only serious findings, and the paths that lead to them.")
+        bool, opt("--serious", "Show only serious findings, and the paths that lead to them.")
     ] = False,
 ) -> int:
     """Walk every failure path of a definition on a virtual clock, through the engine's own decisions.
@@ -177,3 +182,48 @@ def _verdict(file: str, report: Report, serious: int) -> str:
 
 def _count(number: int, noun: str) -> str:
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+class ChildDefinitions:
+    """Where children of one file are looked for, in this order: its program and those of `--app`, its folder under the
+    name of the child, and the database of `--db`."""
+
+    def __init__(self, settings: Settings, file: str, apps: Sequence[str], handlers: Registry | None) -> None:
+        self._settings, self._file, self._apps, self._handlers = settings, file, apps, handlers
+        self._programs: dict[str, Definition] | None = None
+
+    def __call__(self, child: SubWorkflow) -> Definition | None:
+        found = self._programs_of().get(child.workflow) or self._beside(child.workflow)
+        if found is not None and child.version in (0, found.version):
+            return found
+        return asyncio.run(self._published(child)) if "db" in self._settings.typed else None
+
+    def _programs_of(self) -> dict[str, Definition]:
+        if self._programs is None:
+            from stepkeep.definition.apps import load_app
+            from stepkeep.definition.python import workflows_in
+
+            own = [f"{self._file.partition('.py:')[0].removesuffix('.py')}.py"] if is_python(self._file) else []
+            modules = [load_app(one) for one in (*own, *self._apps)]
+            self._programs = {flow.name: flow.definition() for module in modules for flow in workflows_in(module)}
+        return self._programs
+
+    def _beside(self, name: str) -> Definition | None:
+        """The definition in `NAME.yaml` or another ending, in the folder of the file."""
+        folder = Path(self._file).parent
+        for ending in DEFINITION_FILES if Path(name).name == name else ():
+            path = folder / f"{name}{ending}"
+            if path.is_file():
+                found = load_definition(str(path), self._handlers)
+                return found if found.name == name else None
+        return None
+
+    async def _published(self, child: SubWorkflow) -> Definition | None:
+        from stepkeep.operations.publish import find_plan
+
+        async with open_engine(self._settings, operation="definitions") as engine:
+            try:
+                plan = await find_plan(engine.transactor, child.workflow, child.version or None, tenant=engine.tenant)
+            except NotFound:
+                return None
+            return plan.definition

@@ -4,10 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from stepkeep.cli.arguments import LARGEST, Apps, By, Elsewhere, Input, WrittenAs, label_of, moment_of
+from stepkeep.cli.arguments import (
+    LARGEST,
+    Apps,
+    By,
+    Elsewhere,
+    IdempotencyKey,
+    Input,
+    WrittenAs,
+    arg,
+    label_of,
+    moment_of,
+    opt,
+)
 from stepkeep.cli.asking import ask, of_run
+from stepkeep.cli.command import program
 from stepkeep.cli.printer import answer, say, warn
 from stepkeep.cli.session import json_value, load_handlers, load_workflow, looks_like_a_file, published_version
 from stepkeep.cli.settings import Settings
@@ -19,49 +30,32 @@ if TYPE_CHECKING:
     from stepkeep.engine import AsyncEngine
 
 
+@program.command("start")
 def start(
     settings: Settings,
-    what: Annotated[
-        str | None, typer.Argument(metavar="FILE_OR_NAME", help="A definition, or the name of a published one.")
-    ] = None,
+    what: Annotated[str | None, arg("FILE_OR_NAME", "A definition, or the name of a published one.")] = None,
     app: Apps = None,
     input: Input = None,  # noqa: A002 - the option's name
     version: Annotated[
-        int | None,
-        typer.Option("--version", min=1, max=LARGEST, help="Which published version; the highest by default."),
+        int | None, opt("--version", "Which published version; the highest by default.", min=1, max=LARGEST)
     ] = None,
-    idle: Annotated[bool, typer.Option("--idle", help="Create the run and start it later (with --run).")] = False,
-    key: Annotated[
-        str | None,
-        typer.Option("--key", metavar="KEY", help="Idempotency key: the same key never makes a second run."),
-    ] = None,
-    business_key: Annotated[
-        str | None, typer.Option("--business-key", metavar="KEY", help="At most one live run has this key.")
-    ] = None,
+    idle: Annotated[bool, opt("--idle", "Create the run and start it later (with --run).")] = False,
+    key: IdempotencyKey = None,
+    business_key: Annotated[str | None, opt("--business-key", "KEY", "At most one live run has this key.")] = None,
     correlation_id: Annotated[
-        str | None, typer.Option("--correlation-id", metavar="ID", help="What the run belongs to, for searching.")
+        str | None, opt("--correlation-id", "ID", "What the run belongs to, for searching.")
     ] = None,
     label: Annotated[
-        list[str] | None,
-        typer.Option("--label", metavar="NAME=TEXT", help="A label of the run, for searching; may be repeated."),
+        list[str] | None, opt("--label", "NAME=TEXT", "A label of the run, for searching; may be repeated.")
     ] = None,
-    priority: Annotated[
-        int | None, typer.Option("--priority", min=-1_000_000, max=1_000_000, help="Higher goes first.")
-    ] = None,
+    priority: Annotated[int | None, opt("--priority", "Higher goes first.", min=-1_000_000, max=1_000_000)] = None,
     as_: WrittenAs = None,
-    run: Annotated[str | None, typer.Option("--run", metavar="RUN", help="Start this run, created idle.")] = None,
-    at: Annotated[
-        str | None, typer.Option("--at", metavar="TIME", help="Start the run then, such as 2026-11-03T10:15Z.")
-    ] = None,
-    in_: Annotated[
-        str | None, typer.Option("--in", metavar="DURATION", help="Start the run after this time, such as 2h.")
-    ] = None,
-    webhook_url: Annotated[
-        str | None, typer.Option("--webhook-url", metavar="URL", help="Post the end of the run to this address.")
-    ] = None,
+    run: Annotated[str | None, opt("--run", "RUN", "Start this run, created idle.")] = None,
+    at: Annotated[str | None, opt("--at", "TIME", "Start the run then, such as 2026-11-03T10:15Z.")] = None,
+    in_: Annotated[str | None, opt("--in", "DURATION", "Start the run after this time, such as 2h.")] = None,
+    webhook_url: Annotated[str | None, opt("--webhook-url", "URL", "Post the end of the run to this address.")] = None,
     webhook_secret: Annotated[
-        str | None,
-        typer.Option("--webhook-secret", metavar="NAME", help="Name of the workers' secret that signs it."),
+        str | None, opt("--webhook-secret", "NAME", "Name of the workers' secret that signs it.")
     ] = None,
     elsewhere: Elsewhere = False,
     by: By = None,

@@ -1,51 +1,40 @@
-"""`stepkeep status`: the whole system in numbers, and what needs attention. Reads only."""
+"""`stepkeep status` and `workers`: the whole system in numbers, what needs attention, workers."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
-
-from stepkeep.cli.asking import ask
-from stepkeep.cli.printer import answer, console, say
-from stepkeep.cli.settings import Settings
-from stepkeep.cli.status import FAILED, SUCCEEDED
+from stepkeep.cli.arguments import opt
+from stepkeep.cli.command import Asked, program
+from stepkeep.cli.printer import console
 from stepkeep.operations.causes import queue_words
 
 if TYPE_CHECKING:
-    from stepkeep.operations.status import FailureCounts, RunCounts, Status
+    from stepkeep.operations.status import FailureCounts, RunCounts, Status, StatusView, WorkerList
 
 
-def status(
-    settings: Settings,
-    window: Annotated[
-        str, typer.Option("--window", metavar="DURATION", help="How far back failures and recent runs are counted.")
-    ] = "1h",
-) -> int:
+@program.operation(
+    "status",
+    "status",
+    fails=lambda found: found.problems,
+    window=opt("--window", "DURATION", "How far back failures and recent runs are counted."),
+)
+def status(found: StatusView, _: Asked) -> Iterator[str]:
     """Say how the system stands: runs, queues, failures, workers. Exit status 1 when something needs attention."""
-    found = ask(settings, lambda engine: engine.status(window=window))
-    if settings.json:
-        answer(found)
-    else:
-        told = found.status
-        for line in _counts(told):
-            say(line)
-        from stepkeep.cli.render.tables import queues_table, workers_table
+    from stepkeep.cli.render.tables import queues_table, workers_table
 
-        for table in (
-            queues_table(told.queues) if told.queues else None,
-            workers_table(told.workers) if told.workers else None,
-        ):
-            if table is not None:
-                say("")
-                console().print(table)
-        say("")
-        for problem in told.problems:
-            say(f"attention: {problem}")
-        if not told.problems:
-            say("nothing needs attention")
-    return FAILED if found.problems else SUCCEEDED
+    told = found.status
+    yield from _counts(told)
+    for drawn in (told.queues and queues_table(told.queues), told.workers and workers_table(told.workers)):
+        if drawn:
+            yield ""
+            console().print(drawn)
+    yield ""
+    for problem in told.problems:
+        yield f"attention: {problem}"
+    if not told.problems:
+        yield "nothing needs attention"
 
 
 def _counts(told: Status) -> Iterator[str]:
@@ -76,3 +65,25 @@ def _counted(part: RunCounts | FailureCounts, counts: dict[str, int]) -> str:
     about = "about " if part.is_estimate else ""
     parts = ", ".join(f"{about}{count:,} {word.replace('_', ' ')}" for word, count in counts.items())
     return f"{more}{part.total:,}" + (f" ({parts})" if parts else "")
+
+
+@program.operation(
+    "workers",
+    "workers",
+    live_only=opt(
+        "--all",
+        "Also those that were shut down.",
+        kind=bool,
+        by_default=False,
+        typed_as="all_",
+        reads=lambda wants_all, _: not wants_all,
+    ),
+)
+def workers(found: WorkerList, _: Asked) -> str | None:
+    """List workers."""
+    if not found.workers:
+        return "no workers"
+    from stepkeep.cli.render.tables import workers_table
+
+    console().print(workers_table(found.workers))
+    return None

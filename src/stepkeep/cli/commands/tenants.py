@@ -1,71 +1,208 @@
-"""`stepkeep tenants`: settings of tenants. A tenant needs none."""
+"""`stepkeep keys` and `tenants`: API keys, and settings of tenants. A key is shown once, or written to a file."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Any, cast
+import os
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from stepkeep.cli.arguments import By
-from stepkeep.cli.asking import table, tell
-from stepkeep.cli.commands.keys import MaxRequests, MaxRuns
-from stepkeep.cli.settings import Settings, with_settings
+from stepkeep.cli.arguments import By, arg, moment_of, opt
+from stepkeep.cli.asking import ask, table, tell
+from stepkeep.cli.command import Asked, Commands
+from stepkeep.cli.printer import answer, say
+from stepkeep.cli.settings import Settings
+from stepkeep.cli.status import SUCCEEDED
 from stepkeep.kernel.errors import InvalidInput
 
 if TYPE_CHECKING:
     from stepkeep.engine import AsyncEngine
-    from stepkeep.operations.principals import TenantView
+    from stepkeep.operations.keys import Key, KeyList, MadeKey, RevokedKey
+    from stepkeep.operations.principals import TenantList, TenantView
     from stepkeep.operations.quotas import TenantQuotas
     from stepkeep.operations.run_webhooks import TenantSigning
 
-app = typer.Typer(help="Tenants and their settings.", no_args_is_help=True)
+keys = Commands("keys", "API keys, which say who acts.")
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="The tenant.", show_default=False)]
-Vouching = Annotated[
-    str,
-    typer.Option(
-        "--vouching", metavar="WORD", help="allowed or refused: whether programs without a key may name persons."
+KEY = arg("KEY", "The id of the key.", typed_as="key")
+MaxRuns = Annotated[
+    int | None,
+    opt(
+        "--max-concurrent-runs", "N", "How many unfinished runs; no limit.", bounds_of="keys.create max_concurrent_runs"
     ),
+]
+MaxRequests = Annotated[
+    int | None,
+    opt(
+        "--max-requests-per-min", "N", "How many HTTP requests; no limit.", bounds_of="keys.create max_requests_per_min"
+    ),
+]
+Output = Annotated[
+    Path | None,
+    opt("--output", "-o", "FILE", "Write the key to this new file, readable by its owner alone."),
 ]
 
 
-def create(settings: Settings, name: Name, vouching: Vouching = "allowed", by: By = None) -> int:
+@keys.command("create")
+def create_key(
+    settings: Settings,
+    owner: Annotated[str, arg("OWNER", "The user or service that acts.")],
+    scope: Annotated[
+        list[str],
+        opt("--scope", "SCOPE", "What for, repeated: read, start, decide, complete, operate, work, admin, vouch."),
+    ],
+    expires: Annotated[str | None, opt("--expires", "TIME|DURATION", "Its end, such as 90d; none by default.")] = None,
+    max_concurrent_runs: MaxRuns = None,
+    max_requests_per_min: MaxRequests = None,
+    queue: Annotated[
+        list[str] | None, opt("--queue", "NAME", 'Work on this queue alone, repeated; the default one is "".')
+    ] = None,
+    handler: Annotated[
+        list[str] | None, opt("--handler", "NAME", "Work on steps of this handler alone, repeated.")
+    ] = None,
+    output: Output = None,
+    by: By = None,
+) -> int:
+    """Make a key. It is shown once and kept nowhere: only a hash of its secret is stored."""
+    given: dict[str, Any] = {
+        "scopes": scope,
+        "max_concurrent_runs": max_concurrent_runs,
+        "max_requests_per_min": max_requests_per_min,
+        "queues": queue or None,
+        "handlers": handler or None,
+        "by": by,
+    }
+    given |= {} if expires is None else _end(expires)
+    return _made(settings, lambda engine: engine.keys.create(owner, **given), output)
+
+
+@keys.operation("list", "keys.list", owner=opt("--owner", "NAME", "Only keys of this owner."))
+def list_keys(found: KeyList, _: Asked) -> None:
+    """List keys, without their secrets."""
+    shown = ("id", "owner", "state", "scopes", "created_by", "expires_at")
+    rows = [{**{name: key[name] for name in shown}, "scopes": " ".join(key.scopes)} for key in found.keys]
+    # A column for limits only where a key has some.
+    if any(map(_limits, found.keys)):
+        rows = [{**row, "works on": _limits(key)} for row, key in zip(rows, found.keys, strict=True)]
+    table(rows, "no key was ever made")
+
+
+@keys.command("rotate")
+def rotate(
+    settings: Settings,
+    key: Annotated[str, KEY],
+    overlap: Annotated[str, opt("--overlap", "DURATION", "How long the old key goes on to work.")] = "1d",
+    output: Output = None,
+    by: By = None,
+) -> int:
+    """Make a new key with the same owner and scopes. The old one ends after the overlap."""
+    return _made(settings, lambda engine: engine.keys.rotate(key, overlap=overlap, by=by), output)
+
+
+@keys.operation("revoke", "keys.revoke", key_id=KEY)
+def revoke(found: RevokedKey, asked: Asked) -> Iterator[str]:
+    """End a key now, with the keys that replaced it and their sessions: every decision refuses them from then on."""
+    yield f"key {asked['key_id']} of {found.key.owner} is revoked by {found.key.revoked_by}"
+    if found.successors or found.sessions:
+        yield f"with it ended: keys that replaced it: {len(found.successors)}, sessions: {found.sessions}"
+
+
+def _limits(key: Key) -> str:
+    """The queues and handlers that a key is limited to, in words."""
+    from stepkeep.kernel.authority import WorkLimits
+
+    queues, handlers = (None if one is None else tuple(one) for one in (key.queues, key.handlers))
+    return str(WorkLimits(queues=queues, handlers=handlers))
+
+
+def _end(text: str) -> dict[str, Any]:
+    """When a key ends: after a duration, or at a time."""
+    from stepkeep.definition.durations import InvalidDuration, parse_duration
+
+    try:
+        parse_duration(text)
+    except InvalidDuration:
+        return {"expires_at": moment_of(text, "--expires", is_ago=False)}
+    return {"expires_in": text}
+
+
+@contextmanager
+def _reserved(output: Path | None) -> Iterator[int | None]:
+    """A new file that only its owner may read, made before the key is; removed if no key is made."""
+    if output is None:
+        yield None
+        return
+    try:
+        descriptor = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except OSError as problem:
+        raise InvalidInput(f"{output}: {problem.strerror or problem}. A key is written to a new file.") from None
+    try:
+        yield descriptor
+    except BaseException:
+        output.unlink(missing_ok=True)
+        raise
+    finally:
+        os.close(descriptor)
+
+
+def _made(settings: Settings, work: Callable[[AsyncEngine], Awaitable[MadeKey]], output: Path | None) -> int:
+    """Make a key, and show it or write it to a new file."""
+    with _reserved(output) as descriptor:
+        found = ask(settings, work)
+        if descriptor is not None:
+            os.write(descriptor, f"{found.secret}\n".encode())
+    if settings.json:
+        told = found.as_json()
+        if output is not None:
+            told = {**{name: one for name, one in told.items() if name != "secret"}, "file": str(output)}
+        answer(told)
+        return SUCCEEDED
+    key = found.key
+    ends = f"; it ends at {key.expires_at}" if key.expires_at else ""
+    only = f" (only {_limits(key)})" if _limits(key) else ""
+    say(f"key {key.id} of {key.owner} for {', '.join(key.scopes)}{only}{ends}")
+    if output is None:
+        say(found.secret)
+        say("This is the only time it is shown. Use it in STEPKEEP_KEY, or in a file: --key-file FILE.")
+    else:
+        say(f"It is in {output}. Use it: --key-file {output}, or STEPKEEP_KEY_FILE.")
+    if found.replaced:
+        say(f"key {found.replaced.id} works until {found.replaced.expires_at}")
+    return SUCCEEDED
+
+
+tenants = Commands("tenants", "Tenants and their settings.")
+NAME = arg("NAME", "The tenant.")
+VOUCHING = opt("--vouching", "WORD", "allowed or refused: whether programs without a key may name persons.")
+
+
+@tenants.operation("create", "tenants.create", creates=True, name=NAME, vouching=VOUCHING)
+def create_tenant(found: TenantView, asked: Asked) -> Iterator[str]:
     """Give a tenant settings. It works without any, too."""
-    return tell(
-        settings,
-        lambda engine: engine.tenants.create(name, vouching=cast("Any", vouching), by=by),
-        lambda found: (
-            f"tenant {name} is created by {found.tenant.created_by}; vouching is {found.tenant.vouching}",
-            f"Register people: {settings._replace(tenant=name).command('users', 'create', 'NAME')}",
-        ),
-        creates=True,
-    )
+    name = asked["name"]
+    yield f"tenant {name} is created by {found.tenant.created_by}; vouching is {found.tenant.vouching}"
+    yield f"Register people: {asked.settings._replace(tenant=name).command('users', 'create', 'NAME')}"
 
 
-def set_(settings: Settings, name: Name, vouching: Vouching, by: By = None) -> int:
+@tenants.operation("set", "tenants.set_vouching", name=NAME, vouching=VOUCHING)
+def set_vouching(found: TenantView, asked: Asked) -> Iterator[str]:
     """Change the settings of a tenant. With vouching refused, everything but reading and working needs a key."""
-
-    def words(found: TenantView) -> Iterator[str]:
-        yield f"vouching in tenant {name} is {found.tenant.vouching}"
-        if found.tenant.vouching == "refused":
-            yield "From now on every start, decision and change there needs a key: --key-file FILE or STEPKEEP_KEY."
-
-    return tell(settings, lambda engine: engine.tenants.set_vouching(name, cast("Any", vouching), by=by), words)
+    yield f"vouching in tenant {asked['name']} is {found.tenant.vouching}"
+    if found.tenant.vouching == "refused":
+        yield "From now on every start, decision and change there needs a key: --key-file FILE or STEPKEEP_KEY."
 
 
+@tenants.command("quotas")
 def quotas(
     settings: Settings,
-    name: Name,
+    name: Annotated[str, NAME],
     max_concurrent_runs: MaxRuns = None,
     max_requests_per_min: MaxRequests = None,
     limit: Annotated[
-        list[str] | None,
-        typer.Option("--limit", metavar="NAME=N", help="Another quota, such as max_triggers=50. Repeatable."),
+        list[str] | None, opt("--limit", "NAME=N", "Another quota, such as max_triggers=50. Repeatable.")
     ] = None,
-    none: Annotated[
-        bool, typer.Option("--none", help="Take all limits away; those with a default have it again.")
-    ] = False,
+    none: Annotated[bool, opt("--none", "Take all limits away; those with a default have it again.")] = False,
     by: By = None,
 ) -> int:
     """Show or change what all API keys of a tenant may use together. What is not named stays as it is."""
@@ -104,13 +241,12 @@ def _limit(text: str) -> tuple[str, int]:
     return name, int(number)
 
 
+@tenants.command("signing")
 def signing(
     settings: Settings,
-    name: Name,
-    secret: Annotated[
-        list[str] | None, typer.Option("--secret", metavar="SECRET", help="The name of a secret, repeated.")
-    ] = None,
-    none: Annotated[bool, typer.Option("--none", help="Release no secret.")] = False,
+    name: Annotated[str, NAME],
+    secret: Annotated[list[str] | None, opt("--secret", "SECRET", "The name of a secret, repeated.")] = None,
+    none: Annotated[bool, opt("--none", "Release no secret.")] = False,
     by: By = None,
 ) -> int:
     """Show or change the secrets of the workers that starts may name to sign the webhooks of their runs."""
@@ -126,14 +262,7 @@ def signing(
     return tell(settings, change, lambda found: f"{said}{', '.join(found.secrets) or 'none'}", creates=True)
 
 
-def list_(settings: Settings) -> int:
+@tenants.operation("list", "tenants.list")
+def list_tenants(found: TenantList, _: Asked) -> None:
     """List the tenants that have settings."""
-    nothing = "no tenant has settings: all allow vouching"
-    return tell(settings, lambda engine: engine.tenants.list(), lambda found: table(found.tenants, nothing))
-
-
-app.command("create")(with_settings(create))
-app.command("set")(with_settings(set_))
-app.command("quotas")(with_settings(quotas))
-app.command("signing")(with_settings(signing))
-app.command("list")(with_settings(list_))
+    table(found.tenants, "no tenant has settings: all allow vouching")

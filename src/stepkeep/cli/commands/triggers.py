@@ -2,124 +2,105 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from stepkeep.cli.arguments import By, moment_of
+from stepkeep.cli.arguments import By, arg, moment_of, opt
 from stepkeep.cli.asking import Words, table, tell
+from stepkeep.cli.command import Asked, Commands, program
 from stepkeep.cli.printer import say
 from stepkeep.cli.session import json_value
-from stepkeep.cli.settings import Settings, with_settings
+from stepkeep.cli.settings import Settings
 from stepkeep.kernel.errors import InvalidInput
 
 if TYPE_CHECKING:
     from stepkeep.engine import AsyncEngine
-    from stepkeep.operations.triggers.views import BackfillView, FiringView, NextMoments, TriggerDetails, TriggerView
-
-app = typer.Typer(help="What starts runs by itself: schedules, events, ends of runs.", no_args_is_help=True)
-
-Name = Annotated[str, typer.Argument(metavar="TRIGGER", help="The trigger's name.", show_default=False)]
-Payload = Annotated[str | None, typer.Option("--payload", metavar="JSON|@FILE", help="What the event carries.")]
-
-
-def list_(settings: Settings) -> int:
-    """List triggers with their state and their next moment."""
-    nothing = f"there are no triggers. Add one: {settings.command('triggers', 'add', '--help')}"
-    return tell(
-        settings,
-        lambda engine: engine.triggers.list(),
-        lambda found: table([_row(one) for one in found.triggers], nothing),
+    from stepkeep.operations.triggers.views import (
+        BackfillView,
+        Emitted,
+        FiringView,
+        NextMoments,
+        TriggerDetails,
+        TriggerList,
+        TriggerView,
     )
 
+triggers = Commands("triggers", "What starts runs by itself: schedules, events, ends of runs.")
+NAME = arg("TRIGGER", "The trigger's name.")
+PAYLOAD = opt("--payload", "JSON|@FILE", "What the event carries.", reads=json_value)
+Name = Annotated[str, NAME]
 
-def _row(one: TriggerView) -> dict[str, Any]:
-    shown = {name: one[name] for name in ("trigger", "workflow", "kind")}
-    return {**shown, "fires": _source(one), "state": one.state, "next": one.next_at or "-"}
+
+@triggers.operation("list", "triggers.list")
+def listed(found: TriggerList, asked: Asked) -> None:
+    """List triggers with their state and their next moment."""
+    rows = [
+        {
+            "trigger": one.trigger,
+            "workflow": one.workflow,
+            "kind": one.kind,
+            "fires": _source(one),
+            "state": one.state,
+            "next": one.next_at or "-",
+        }
+        for one in found.triggers
+    ]
+    table(rows, f"there are no triggers. Add one: {asked.command('triggers', 'add', '--help')}")
 
 
-def show(
-    settings: Settings,
-    name: Name,
-    firings: Annotated[int, typer.Option("--firings", min=1, max=1000, help="How many firings to show.")] = 20,
-) -> int:
+@triggers.operation("show", "triggers.show", name=NAME, firings=opt("--firings", "How many firings to show."))
+def show(found: TriggerDetails, _: Asked) -> list[str]:
     """Show a trigger with its next moments, its latest firings and its backfills."""
-
-    def words(found: TriggerDetails) -> list[str]:
-        say(f"{found.trigger} starts {found.workflow}: {_source(found)}; it is {found.state}")
-        say(f"overlap: {found.overlap}")
-        for one in found.next:
-            say(f"next: {one.moment} ({one.local})")
-        rows = [
-            {"moment": one.moment, "state": one.state, "run or reason": one.run_id or one.reason or "-"}
-            for one in found.firings
-        ]
-        table(rows, "it has not fired yet")
-        return [_progress(job) for job in found.backfills]
-
-    return tell(settings, lambda engine: engine.triggers.show(name, firings=firings), words)
+    say(f"{found.trigger} starts {found.workflow}: {_source(found)}; it is {found.state}")
+    say(f"overlap: {found.overlap}")
+    for one in found.next:
+        say(f"next: {one.moment} ({one.local})")
+    rows = [
+        {"moment": one.moment, "state": one.state, "run or reason": one.run_id or one.reason or "-"}
+        for one in found.firings
+    ]
+    table(rows, "it has not fired yet")
+    return [_progress(job) for job in found.backfills]
 
 
-def next_(
-    settings: Settings,
-    name: Name,
-    count: Annotated[int, typer.Option("--count", "-n", min=1, max=1000, help="How many moments.")] = 10,
-    after: Annotated[
-        str | None, typer.Option("--after", metavar="TIME", help="Moments after this time instead of now.")
-    ] = None,
-) -> int:
+@triggers.operation(
+    "next",
+    "triggers.next",
+    name=NAME,
+    count=opt("--count", "-n", "How many moments."),
+    after=opt("--after", "TIME", "Moments after this time instead of now.", reads=partial(moment_of, is_ago=False)),
+)
+def upcoming(found: NextMoments, asked: Asked) -> str | None:
     """Show the next moments of a schedule, in UTC and in its zone."""
-    since = None if after is None else moment_of(after, "--after", is_ago=False)
-
-    def words(found: NextMoments) -> str | None:
-        table(found.next, "this schedule has no moment any more")
-        resume = settings.command("triggers", "resume", name)
-        return f"it is paused: {resume}" if found.state == "paused" else None
-
-    return tell(settings, lambda engine: engine.triggers.next(name, count=count, after=since), words)
+    table(found.next, "this schedule has no moment any more")
+    resume = asked.command("triggers", "resume", asked["name"])
+    return f"it is paused: {resume}" if found.state == "paused" else None
 
 
+@triggers.command("add")
 def add(
     settings: Settings,
     name: Name,
-    workflow: Annotated[str, typer.Argument(metavar="WORKFLOW", help="A published workflow.", show_default=False)],
-    cron: Annotated[
-        str | None, typer.Option("--cron", metavar="EXPRESSION", help="Five fields, or a name such as @daily.")
-    ] = None,
-    every: Annotated[str | None, typer.Option("--every", metavar="DURATION", help="An interval, such as 15m.")] = None,
-    zone: Annotated[str | None, typer.Option("--zone", metavar="ZONE", help="Of the cron expression; UTC.")] = None,
-    gap: Annotated[str | None, typer.Option("--gap", metavar="shift|skip", help="For skipped local times.")] = None,
-    fold: Annotated[str | None, typer.Option("--fold", metavar="first|both", help="For repeated local times.")] = None,
-    jitter: Annotated[
-        str | None, typer.Option("--jitter", metavar="DURATION", help="Start up to so much later than the moment.")
-    ] = None,
-    event: Annotated[
-        str | None, typer.Option("--event", metavar="NAME", help="Fire on events of this name; `order.*` is a pattern.")
-    ] = None,
-    ended: Annotated[
-        str | None, typer.Option("--ended", metavar="WORKFLOW", help="Fire when runs of this workflow end.")
-    ] = None,
-    state: Annotated[
-        list[str] | None, typer.Option("--state", metavar="STATE", help="With --ended: only in this state; repeated.")
-    ] = None,
-    condition: Annotated[
-        str | None, typer.Option("--if", metavar="EXPRESSION", help="Fire only if it holds: riskScore >= 0.7.")
-    ] = None,
-    overlap: Annotated[
-        str | None, typer.Option("--overlap", metavar="POLICY", help="skip, queue, cancel or allow.")
-    ] = None,
-    catch_up: Annotated[
-        str | None, typer.Option("--catch-up", metavar="POLICY", help="Missed moments: none, last or all.")
-    ] = None,
-    with_: Annotated[
-        str | None, typer.Option("--with", metavar="JSON|@FILE", help="The input, with ${{ payload.field }}.")
-    ] = None,
+    workflow: Annotated[str, arg("WORKFLOW", "A published workflow.")],
+    cron: Annotated[str | None, opt("--cron", "EXPRESSION", "Five fields, or a name such as @daily.")] = None,
+    every: Annotated[str | None, opt("--every", "DURATION", "An interval, such as 15m.")] = None,
+    zone: Annotated[str | None, opt("--zone", "ZONE", "Of the cron expression; UTC.")] = None,
+    gap: Annotated[str | None, opt("--gap", "shift|skip", "For skipped local times.")] = None,
+    fold: Annotated[str | None, opt("--fold", "first|both", "For repeated local times.")] = None,
+    jitter: Annotated[str | None, opt("--jitter", "DURATION", "Start up to so much later than the moment.")] = None,
+    event: Annotated[str | None, opt("--event", "NAME", "Fire on events of this name; `order.*` is a pattern.")] = None,
+    ended: Annotated[str | None, opt("--ended", "WORKFLOW", "Fire when runs of this workflow end.")] = None,
+    state: Annotated[list[str] | None, opt("--state", "STATE", "With --ended: only in this state; repeated.")] = None,
+    condition: Annotated[str | None, opt("--if", "EXPRESSION", "Fire only if it holds: riskScore >= 0.7.")] = None,
+    overlap: Annotated[str | None, opt("--overlap", "POLICY", "skip, queue, cancel or allow.")] = None,
+    catch_up: Annotated[str | None, opt("--catch-up", "POLICY", "Missed moments: none, last or all.")] = None,
+    with_: Annotated[str | None, opt("--with", "JSON|@FILE", "The input, with ${{ payload.field }}.")] = None,
     by: By = None,
 ) -> int:
     """Add a trigger for the newest version of a workflow, or change one that was added so."""
     if state and ended is None:
         raise InvalidInput("--state goes with --ended.")
-    ending = {"workflow": ended, **({"states": state} if state else {})} if ended is not None else None
     given = {
         "schedule": cron,
         "every": every,
@@ -128,11 +109,11 @@ def add(
         "fold": fold,
         "jitter": jitter,
         "event": event,
-        "ended": ending,
+        "ended": {"workflow": ended, **({"states": state} if state else {})} if ended is not None else None,
         "condition": condition,
         "overlap": overlap,
         "catch_up": catch_up,
-        "with_": None if with_ is None else json_value(with_, "--with"),
+        "with_": json_value(with_, "--with"),
     }
     chosen = {key: value for key, value in given.items() if value is not None}
     return tell(
@@ -145,60 +126,38 @@ def add(
     )
 
 
-def remove(settings: Settings, name: Name, by: By = None) -> int:
-    """Remove a trigger that was added by hand. Its firings stay on record."""
-    return tell(
-        settings,
-        lambda engine: engine.triggers.remove(name, by=by),
-        lambda one: f"trigger {one.trigger} is removed",
-    )
-
-
-def pause(settings: Settings, name: Name, by: By = None) -> int:
+@triggers.operation("pause", "triggers.pause", name=NAME)
+def pause(one: TriggerView, asked: Asked) -> Iterator[str]:
     """Let a trigger fire nothing by itself until it is resumed."""
-    undo = f"to go on: {settings.command('triggers', 'resume', name)}"
-    return tell(
-        settings,
-        lambda engine: engine.triggers.pause(name, by=by),
-        lambda one: (f"trigger {one.trigger} is paused", undo),
-    )
+    yield f"trigger {one.trigger} is paused"
+    yield f"to go on: {asked.command('triggers', 'resume', asked['name'])}"
 
 
-def resume(settings: Settings, name: Name, by: By = None) -> int:
+@triggers.operation("resume", "triggers.resume", name=NAME)
+def resume(one: TriggerView, _: Asked) -> str:
     """Let a paused trigger fire again. Moments of the pause are not caught up."""
-    return tell(
-        settings,
-        lambda engine: engine.triggers.resume(name, by=by),
-        lambda one: f"trigger {one.trigger} is active again{_coming(one)}",
-    )
+    return f"trigger {one.trigger} is active again{_coming(one)}"
 
 
-def fire(
-    settings: Settings,
-    name: Name,
-    payload: Payload = None,
-    key: Annotated[str | None, typer.Option("--key", metavar="KEY", help="The same key fires once.")] = None,
-    by: By = None,
-) -> int:
+@triggers.operation(
+    "fire", "triggers.fire", name=NAME, payload=PAYLOAD, key=opt("--key", "KEY", "The same key fires once.")
+)
+def fire(one: FiringView, asked: Asked) -> str:
     """Fire a trigger now, whatever its overlap policy says and also while it is paused."""
-    value = json_value(payload, "--payload")
-    return tell(
-        settings,
-        lambda engine: engine.triggers.fire(name, payload=value, key=key, by=by),
-        lambda one: _fired(settings, one),
-    )
+    return _fired(one, asked)
 
 
+@triggers.command("backfill")
 def backfill(
     settings: Settings,
     name: Name,
-    since: Annotated[str | None, typer.Option("--since", metavar="TIME", help="The first moment.")] = None,
-    until: Annotated[str | None, typer.Option("--until", metavar="TIME", help="The end, exclusive; now.")] = None,
-    at_once: Annotated[int, typer.Option("--at-once", min=1, max=100, help="How many of its runs live at a time.")] = 5,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Count the moments and start nothing.")] = False,
-    stop: Annotated[
-        str | None, typer.Option("--stop", metavar="ID", help="End this backfill instead; its runs go on.")
-    ] = None,
+    since: Annotated[str | None, opt("--since", "TIME", "The first moment.")] = None,
+    until: Annotated[str | None, opt("--until", "TIME", "The end, exclusive; now.")] = None,
+    at_once: Annotated[
+        int, opt("--at-once", "How many of its runs live at a time.", bounds_of="triggers.backfill at_once")
+    ] = 5,
+    dry_run: Annotated[bool, opt("--dry-run", "Count the moments and start nothing.")] = False,
+    stop: Annotated[str | None, opt("--stop", "ID", "End this backfill instead; its runs go on.")] = None,
     by: By = None,
 ) -> int:
     """Fire the moments of a range that have no run. Workers do it in small batches."""
@@ -219,31 +178,29 @@ def backfill(
     return tell(settings, go, words)
 
 
-def emit(
-    settings: Settings,
-    event: Annotated[str, typer.Argument(metavar="NAME", help="The event's name.", show_default=False)],
-    payload: Payload = None,
-    event_id: Annotated[
-        str | None, typer.Option("--id", metavar="ID", help="The sender's id: the same one again fires nothing.")
-    ] = None,
-    correlation: Annotated[
-        str | None, typer.Option("--correlation", metavar="ID", help="The correlation id of the runs it starts.")
-    ] = None,
-    by: By = None,
-) -> int:
+@triggers.operation("remove", "triggers.remove", name=NAME)
+def remove(one: TriggerView, _: Asked) -> str:
+    """Remove a trigger that was added by hand. Its firings stay on record."""
+    return f"trigger {one.trigger} is removed"
+
+
+@program.operation(
+    "emit",
+    "triggers.emit",
+    event=arg("NAME", "The event's name."),
+    payload=PAYLOAD,
+    id=opt("--id", "ID", "The sender's id: the same one again fires nothing."),
+    correlation_id=opt("--correlation", "ID", "The correlation id of the runs it starts."),
+)
+def emit(found: Emitted, asked: Asked) -> Words:
     """Hand in an event from outside. Every trigger that it concerns fires."""
-    value = json_value(payload, "--payload")
-    nothing = f"no trigger is about {event}, or no condition holds: {settings.command('triggers', 'list')}"
-    return tell(
-        settings,
-        lambda engine: engine.triggers.emit(event, value, id=event_id, correlation_id=correlation, by=by),
-        lambda found: [_fired(settings, one) for one in found.firings] or nothing,
-    )
+    nothing = f"no trigger is about {asked['event']}, or no condition holds: {asked.command('triggers', 'list')}"
+    return [_fired(one, asked) for one in found.firings] or nothing
 
 
-def _fired(settings: Settings, one: FiringView) -> str:
+def _fired(one: FiringView, asked: Asked) -> str:
     if one.run_id:
-        return f"{one.trigger} started run {one.run_id}: {settings.command('show', one.run_id)}"
+        return f"{one.trigger} started run {one.run_id}: {asked.command('show', one.run_id)}"
     return f"{one.trigger} is {one.state}{f': {one.reason}' if one.reason else ''}"
 
 
@@ -264,14 +221,3 @@ def _progress(job: BackfillView) -> str:
     done = f"{job.started} started, {job.fired_before} had fired before, {job.refused} refused"
     of = f" of {job.moments} moments" if job.moments else ""
     return f"backfill {job.backfill} from {job.since} to {job.until} is {job.state}: {done}{of}"
-
-
-app.command("list")(with_settings(list_))
-app.command("show")(with_settings(show))
-app.command("next")(with_settings(next_))
-app.command("add")(with_settings(add))
-app.command("pause")(with_settings(pause))
-app.command("resume")(with_settings(resume))
-app.command("fire")(with_settings(fire))
-app.command("backfill")(with_settings(backfill))
-app.command("remove")(with_settings(remove))

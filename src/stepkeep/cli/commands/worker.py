@@ -4,34 +4,33 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from stepkeep.cli.arguments import Apps, ArchiveRoot, Capabilities, Concurrency, Threads, finite
-from stepkeep.cli.asking import open_engine
-from stepkeep.cli.commands.remote_worker import interrupted_by_signals, require_remote, serve_remote
+from stepkeep.cli.arguments import Apps, ArchiveRoot, Capabilities, Concurrency, Threads, finite, opt
+from stepkeep.cli.asking import open_engine, read_key, required_key, service_address
+from stepkeep.cli.command import program
 from stepkeep.cli.commands.serve import MetricsHost, MetricsPort
-from stepkeep.cli.inert_log import install_log
+from stepkeep.cli.inert_log import install_log, install_tracing
 from stepkeep.cli.policies import Policies
 from stepkeep.cli.printer import answer, quiet_stdout, warn
 from stepkeep.cli.session import load_handlers
 from stepkeep.cli.settings import Settings
 from stepkeep.cli.status import SUCCEEDED
-from stepkeep.cli.tracing import install_tracing
 from stepkeep.kernel.errors import InvalidInput, StepkeepError
 
 if TYPE_CHECKING:
     import socket
 
+    from stepkeep.definition.registry import Registry
     from stepkeep.engine import AsyncEngine
     from stepkeep.evidence.signing import SigningKey
     from stepkeep.worker.loop import Worker
 
 
+@program.command("worker", policies=True)
 def worker(
     settings: Settings,
     policies: Policies,
@@ -40,48 +39,31 @@ def worker(
     threads: Threads = 64,
     capability: Capabilities = None,
     queue: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--queue", metavar="NAME", help='Serve only these queues; may be repeated. The default queue is "".'
-        ),
+        list[str] | None, opt("--queue", "NAME", 'Serve only these queues; may be repeated. The default queue is "".')
     ] = None,
-    name: Annotated[str, typer.Option("--name", metavar="NAME", help="What this worker's id begins with.")] = "worker",
+    name: Annotated[str, opt("--name", "NAME", "What this worker's id begins with.")] = "worker",
     grace: Annotated[
         float,
-        typer.Option(
-            "--grace",
-            min=0,
-            max=86_400,
-            callback=finite,
-            metavar="SECONDS",
-            help="How long running steps may take when it stops.",
-        ),
+        opt("--grace", "SECONDS", "How long running steps may take when it stops.", min=0, max=86_400, callback=finite),
     ] = 30.0,
-    log_level: Annotated[
-        str, typer.Option("--log-level", metavar="LEVEL", help="debug, info, warning or error.")
-    ] = "info",
-    log_format: Annotated[
-        str, typer.Option("--log-format", metavar="FORMAT", help="text, or json: one object per line.")
-    ] = "text",
+    log_level: Annotated[str, opt("--log-level", "LEVEL", "debug, info, warning or error.")] = "info",
+    log_format: Annotated[str, opt("--log-format", "FORMAT", "text, or json: one object per line.")] = "text",
     keep_log: Annotated[
-        int,
-        typer.Option("--keep-log", min=0, max=1000, help="Keep the last N lines of ctx.logger with each attempt."),
+        int, opt("--keep-log", "Keep the last N lines of ctx.logger with each attempt.", min=0, max=1000)
     ] = 0,
     state_dir: Annotated[
-        str | None,
-        typer.Option("--state-dir", metavar="DIR", help="Keep the state files of workstreams in DIR current."),
+        str | None, opt("--state-dir", "DIR", "Keep the state files of workstreams in DIR current.")
     ] = None,
     archive_root: ArchiveRoot = Path(),
     delete_expired: Annotated[
-        bool,
-        typer.Option("--delete-expired", help="Delete archived runs when the `keep` of their workflow has passed."),
+        bool, opt("--delete-expired", "Delete archived runs when the `keep` of their workflow has passed.")
     ] = False,
     sign_with: Annotated[
         Path | None,
-        typer.Option(
+        opt(
             "--sign-with",
-            metavar="FILE",
-            help="Sign the heads of runs of this tenant soon after they end, with the signing key of this file.",
+            "FILE",
+            "Sign the heads of runs of this tenant soon after they end, with the signing key of this file.",
         ),
     ] = None,
     metrics_port: MetricsPort = None,
@@ -95,96 +77,108 @@ def worker(
     if settings.server is not None:
         require_remote(settings, state_dir, metrics_port, sign_with, delete_expired)
     install_tracing("stepkeep-worker")
-    from stepkeep.evidence.signing import read_key
+    from stepkeep.evidence.signing import read_key as read_signing_key
 
-    signing_key = None if sign_with is None else read_key(sign_with)
+    signing_key = None if sign_with is None else read_signing_key(sign_with)
     metrics = None if metrics_port is None else _listen(metrics_host, metrics_port)
     load_handlers(app or [])
+    options: dict[str, Any] = {
+        "app": name,
+        "apps": app or [],
+        "concurrency": concurrency,
+        "threads": threads,
+        "capabilities": capability or [],
+        "queues": queue or None,
+    }
+    places = f"{concurrency} places and {min(threads, concurrency)} threads"
+    log = {"grace_seconds": grace, "first_publish_seconds": 0.0, "log_lines": keep_log}
     with quiet_stdout(settings.json):
-        limits = (concurrency, threads, grace, keep_log)
         if settings.server is not None:
-            options = {"capabilities": capability or [], "queues": queue or None, "app": name, "apps": app or []}
-            worker_id = asyncio.run(serve_remote(settings, policies, settings.server, limits, options))
+            opened = _at_service(settings, policies, settings.server, options, log, places)
         else:
-            worker_id = asyncio.run(
-                _serve(
-                    settings,
-                    policies,
-                    limits,
-                    capability or [],
-                    queue,
-                    name,
-                    app or [],
-                    state_dir,
-                    archive_root,
-                    delete_expired,
-                    metrics,
-                    signing_key,
-                )
-            )
+            beside = (state_dir, archive_root, delete_expired, metrics, signing_key)
+            opened = _at_database(settings, policies, options, log, places, beside)
+        worker_id = asyncio.run(_serve(opened))
     if settings.json:
         answer({"worker": {"id": worker_id, "state": "shutdown"}})
     return SUCCEEDED
 
 
-async def _serve(
+async def _serve(opened: AbstractAsyncContextManager[Any]) -> str | None:
+    """Work until a signal; returns the id of the worker."""
+    with interrupted_by_signals():
+        try:
+            async with opened as worker:
+                await worker.serve(signals=True)
+            warn(f"worker {worker.id} has drained and stopped")
+            return str(worker.id)
+        except asyncio.CancelledError:
+            warn("stopped before it served: nothing was claimed")
+            return None
+
+
+@asynccontextmanager
+async def _at_database(
     settings: Settings,
     policies: Policies,
-    limits: tuple[int, int, float, int],
-    capabilities: list[str],
-    queues: list[str] | None,
-    name: str,
-    apps: list[str],
-    state_dir: str | None,
-    archive_root: Path,
-    delete_expired: bool,
-    metrics: socket.socket | None,
-    signing_key: SigningKey | None,
-) -> str | None:
+    options: Mapping[str, Any],
+    log: Mapping[str, Any],
+    places: str,
+    beside: tuple[str | None, Path, bool, socket.socket | None, SigningKey | None],
+) -> AsyncIterator[Worker]:
+    """A worker beside the database, with what it does besides."""
     from stepkeep.worker.archives import archiving
     from stepkeep.worker.process import devote_process
     from stepkeep.worker.settings import Settings as WorkerSettings
 
-    concurrency, threads, grace, keep_log = limits
-    with interrupted_by_signals():
-        try:
-            async with open_engine(
-                settings, policies, wait_for_database=True, creates=True, operation="serve"
-            ) as engine:
-                devote_process()
-                worker = engine.worker(
-                    app=name,
-                    concurrency=concurrency,
-                    threads=threads,
-                    capabilities=capabilities,
-                    queues=queues or None,
-                    settings=WorkerSettings(grace_seconds=grace, first_publish_seconds=0.0, log_lines=keep_log),
-                    apps=apps,
-                )
-                handlers = ", ".join(spec.name for spec in engine.registry) or "none"
-                places = f"{concurrency} places and {min(threads, concurrency)} threads"
-                served = ", ".join(name or "(default)" for name in queues) if queues else "all"
-                skills = f"; capabilities: {', '.join(capabilities)}" if capabilities else ""
-                off = "" if "command" in worker.kinds else "; commands are off (--allow-commands TENANT)"
-                warn(
-                    f"worker of tenant {engine.tenant} serves with {places}; queues: {served}{skills}; "
-                    f"handlers: {handlers}{off}"
-                )
-                async with (
-                    _state_files(engine, state_dir),
-                    archiving(
-                        engine.transactor, tenant=engine.tenant, base=archive_root, deletes=delete_expired, tell=warn
-                    ),
-                    _signed_heads(engine, signing_key),
-                    _metrics(engine, worker, metrics),
-                ):
-                    await worker.serve(signals=True)
-                    _heed_no_more_signals()
-                warn(f"worker {worker.id} has drained and stopped")
-                return worker.id
-        except asyncio.CancelledError:
-            warn("stopped before it served: nothing was claimed")
-            return None
+    state_dir, base, deletes, metrics, signing_key = beside
+    async with open_engine(settings, policies, wait_for_database=True, creates=True, operation="serve") as engine:
+        devote_process()
+        worker = engine.worker(settings=WorkerSettings(**log), **options)
+        queues, capabilities = options["queues"], options["capabilities"]
+        served = ", ".join(name or "(default)" for name in queues) if queues else "all"
+        skills = f"; capabilities: {', '.join(capabilities)}" if capabilities else ""
+        about = f"queues: {served}{skills}; {_handlers(engine.registry, worker.kinds)}"
+        warn(f"worker of tenant {engine.tenant} serves with {places}; {about}")
+        async with (
+            _state_files(engine, state_dir),
+            archiving(engine.transactor, tenant=engine.tenant, base=base, deletes=deletes, tell=warn),
+            _signed_heads(engine, signing_key),
+            _metrics(engine, worker, metrics),
+        ):
+            yield worker
+            _heed_no_more_signals()
+
+
+def _handlers(registry: Registry, kinds: Collection[str]) -> str:
+    off = "" if "command" in kinds else "; commands are off (--allow-commands TENANT)"
+    return f"handlers: {', '.join(spec.name for spec in registry) or 'none'}{off}"
+
+
+@asynccontextmanager
+async def _at_service(
+    settings: Settings,
+    policies: Policies,
+    server: str,
+    options: Mapping[str, Any],
+    log: Mapping[str, Any],
+    places: str,
+) -> AsyncIterator[Worker]:
+    """A worker over the HTTP API of a service, for networks without the database."""
+    from stepkeep.definition.registry import default_registry
+    from stepkeep.worker.process import devote_process
+    from stepkeep.worker.remote.start import remote_worker
+    from stepkeep.worker.settings import Settings as WorkerSettings
+
+    address, chosen = service_address(server), policies.options()
+    key = key_reader(settings)
+    async with remote_worker(
+        address, key, default_registry, settings=WorkerSettings(**log), **chosen, **options
+    ) as worker:
+        devote_process()
+        said = _handlers(default_registry, worker.kinds)
+        warn(f"worker of the service {address} serves with {places}; {said}")
+        yield worker
 
 
 def _heed_no_more_signals() -> None:
@@ -271,3 +265,51 @@ async def _metrics(engine: AsyncEngine, worker: Worker, listener: socket.socket 
     async with open_worker_port(listener, engine.transactor, worker, engine.tenant):
         warn(f"metrics are on {address_of(listener)}/metrics")
         yield
+
+
+def require_remote(
+    settings: Settings, state_dir: str | None, metrics_port: int | None, sign_with: Path | None, delete_expired: bool
+) -> None:
+    """Refuse options that need the database, and a worker without a key."""
+    given = {
+        "--state-dir": state_dir,
+        "--metrics-port": metrics_port,
+        "--sign-with": sign_with,
+        "--delete-expired": delete_expired or None,
+    }
+    for option, value in given.items():
+        if value is not None:
+            raise InvalidInput(f"{option} needs the database: give it to a worker with --db.")
+    required_key(settings)
+
+
+def key_reader(settings: Settings) -> Callable[[], str]:
+    """Reads the key anew for each request, so that a key in a file can be replaced without a restart."""
+    from stepkeep.operations.access import parse_key
+
+    known = ""
+
+    def read() -> str:
+        nonlocal known
+        key = read_key(settings) or ""
+        if key != known:
+            parse_key(key)
+            known = key
+        return key
+
+    read()
+    return read
+
+
+@contextmanager
+def interrupted_by_signals() -> Iterator[None]:
+    """Until the worker heeds signals itself, one ends the task: nothing is held yet that would have to be drained."""
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    assert task is not None
+    for which in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(which, task.cancel)
+    try:
+        yield
+    finally:
+        for which in (signal.SIGTERM, signal.SIGINT):
+            loop.remove_signal_handler(which)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -15,8 +16,13 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
-from stepkeep.cli.demo.stage import Stage
+from stepkeep.cli.commands.show import print_report
+from stepkeep.cli.printer import console
+from stepkeep.cli.render.consoles import Text
+from stepkeep.cli.screens import Screen, screen_for
+from stepkeep.cli.settings import Settings
 from stepkeep.cli.working import Follower, work_on
 from stepkeep.definition.native import load_text
 from stepkeep.engine import AsyncEngine
@@ -27,6 +33,41 @@ from stepkeep.operations.plans import plan_of
 
 HANDLERS = "stepkeep.cli.demo.handlers"
 PATIENCE = 20.0
+
+
+class Stage:
+    """What the audience sees: headings, sentences, moving progress and pictures; or nothing, with `--json`."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self._console = None if settings.json else console()
+
+    def heading(self, text: str) -> None:
+        if self._console is not None:
+            self._console.print()
+            self._console.rule(f" {text} ", align="left", characters="─")
+
+    def say(self, text: str, style: str = "") -> None:
+        if self._console is not None:
+            self._console.print(Text(text, style), soft_wrap=True)
+
+    def type(self, *words: str) -> None:
+        """A command, as the audience could type it."""
+        self.say(f"$ {self.settings.command(*words)}", "bold")
+
+    def shell(self, *words: str) -> None:
+        """A command of the shell's own."""
+        self.say(f"$ {shlex.join(words)}", "bold")
+
+    def picture(self, view: dict[str, Any]) -> None:
+        """The same picture that `stepkeep show` draws."""
+        if self._console is not None:
+            self.say("")
+            self.type("show", view["run"]["id"])
+            print_report(view, self.settings)
+
+    def screen(self) -> Screen:
+        return screen_for(json=self.settings.json)
 
 
 def definition(engine: AsyncEngine, name: str) -> Definition:
@@ -106,14 +147,8 @@ async def _follow(engine: AsyncEngine, stage: Stage, run_id: str, worker: subpro
     """Show how a run goes on in another process, until it has ended."""
     plan = await plan_of(engine.transactor, engine.tenant, run_id)
     with stage.screen() as screen:
-        follower = Follower(engine, run_id, plan, screen)
-        await follower.begin(resumed=True)
-        watching = asyncio.create_task(follower.go_on())
-        try:
+        async with Follower(engine, run_id, plan, screen).watching(resumed=True) as follower:
             await _until(lambda: follower.state in RUN_TERMINAL, worker)
-        finally:
-            watching.cancel()
-            await asyncio.gather(watching, return_exceptions=True)
 
 
 async def _until(is_so: Callable[[], bool], worker: subprocess.Popen[bytes]) -> None:

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from stepkeep.cli.asking import open_engine
-from stepkeep.cli.commands.log import judge, write_log
+from stepkeep.cli.commands.records import judge, write_log
 from stepkeep.cli.demo import acts
-from stepkeep.cli.demo.stage import Stage
+from stepkeep.cli.demo.acts import Stage
 from stepkeep.cli.printer import answer, quiet_stdout
 from stepkeep.cli.settings import Settings
 from stepkeep.cli.status import FAILED, SUCCEEDED

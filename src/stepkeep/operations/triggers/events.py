@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.decision import asked_names, requesters_of
 from stepkeep.kernel.errors import ExpressionError, NotFound
 from stepkeep.kernel.triggers import TriggerKind
@@ -36,8 +37,7 @@ async def emit(
     name: str,
     payload: Any,
     *,
-    tenant: str,
-    actor: str,
+    caller: Caller,
     event_id: str,
     correlation_id: str | None = None,
 ) -> Emitted:
@@ -49,9 +49,9 @@ async def emit(
         payload=payload,
         at=await firer.transactor.store.now(),
         correlation_id=None if correlation_id is None else validate.key("the correlation id", correlation_id),
-        asked=(actor,),
+        asked=(caller.actor,),
     )
-    fired = [firing_view(one, one.trigger_name) for one in await fire_for(firer, event, tenant)]
+    fired = [firing_view(one, one.trigger_name) for one in await fire_for(firer, event, caller.tenant)]
     return Emitted(event=event.id, name=event.name, firings=fired)
 
 

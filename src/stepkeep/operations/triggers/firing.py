@@ -14,11 +14,11 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.decision import asked_json
 from stepkeep.kernel.errors import ExpressionError, Refused, StepkeepError, StoreError
 from stepkeep.kernel.triggers import TriggerSpec
 from stepkeep.operations import people
-from stepkeep.operations.access import Acting
 from stepkeep.operations.instants import instant
 from stepkeep.operations.publish import find_plan
 from stepkeep.operations.start import StartBatch, Started, Starter, StartRequest
@@ -77,7 +77,7 @@ class Caused(msgspec.Struct, frozen=True, kw_only=True):
     """What caused a firing, for its input and its record: the event, and the person of one by hand."""
 
     event: dict[str, Any] | None = None
-    acting: Acting | None = None
+    caller: Caller | None = None
 
 
 class Kept(msgspec.Struct, frozen=True):
@@ -190,15 +190,13 @@ class Firer:
             kept = Kept(msgspec.Raw(input_of(row, spec_of(row), firing.moment, caused.event)))
         else:
             kept = await self._opened(firing.given)
-        acting = caused.acting or Acting(actor=actor_of(row.name), vouched_by=None, key=None)
         # The persons of the event, of the trigger (who added it by hand or published it) and of the backfill.
         asked = {*kept.asked, row.created_by}
         asked |= {job.created_by} if job is not None and firing.backfill == job.id else set()
         request = StartRequest(
             plan=plan,
             names_version=row.version is not None,
-            tenant=row.tenant,
-            **acting,
+            caller=caused.caller or Caller(row.tenant, actor_of(row.name)),
             input=bytes(kept.input),
             operation=OPERATION,
             idempotency_key=f"{row.name}:{firing.moment}",
@@ -224,8 +222,7 @@ class Firer:
             await people.cancel(
                 self.transactor,
                 run_id,
-                tenant=row.tenant,
-                actor=actor_of(row.name),
+                caller=Caller(row.tenant, actor_of(row.name)),
                 reason=f"a later firing of the trigger {row.name} replaces it",
             )
         except StoreError:

@@ -16,11 +16,11 @@ from typing import Any
 from msgspec.structs import replace
 from uuid_utils import uuid7
 
+from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.definition import Definition
 from stepkeep.kernel.errors import Conflict, Contended, InvalidInput, NotFound
 from stepkeep.kernel.triggers import TriggerKind, TriggerSpec
 from stepkeep.operations import validate
-from stepkeep.operations.access import Acting
 from stepkeep.operations.publish import find_plan
 from stepkeep.operations.sinks import add_sink
 from stepkeep.operations.transact import MAX_CONFLICT_RETRIES, Transactor
@@ -110,10 +110,10 @@ async def _row(transactor: Transactor, name: str, tenant: str) -> TriggerRow:
 
 
 # -- change ------------------------------------------------------------------------------------------------------------
-async def add_trigger(firer: Firer, spec: TriggerSpec, workflow: str, *, tenant: str, actor: str) -> TriggerView:
+async def add_trigger(firer: Firer, spec: TriggerSpec, workflow: str, *, caller: Caller) -> TriggerView:
     """Add a trigger by hand, or change one that was added by hand. It starts the newest version of the workflow."""
     name = trigger_name(spec.name)
-    await find_plan(firer.transactor, workflow, None, tenant=tenant)
+    await find_plan(firer.transactor, workflow, None, tenant=caller.tenant)
 
     def plan(row: TriggerRow | None, now: int) -> Planned | None:
         is_there = row is not None and row.removed_at is None
@@ -121,44 +121,46 @@ async def add_trigger(firer: Firer, spec: TriggerSpec, workflow: str, *, tenant:
             raise Conflict(f"the trigger {name} belongs to version {row.version} of {row.workflow}: change it there.")
         if row is not None and is_there and (row.workflow, row.spec) == (workflow, encode_spec(spec)):
             return None
-        return Planned(row=_renewed(row, spec, workflow, None, tenant, actor, now))
+        return Planned(row=_renewed(row, spec, workflow, None, caller, now))
 
-    done = await _change(firer, tenant, name, plan)
+    done = await _change(firer, caller.tenant, name, plan)
     if spec.event is not None:
-        await listen(firer, tenant, actor)
+        await listen(firer, caller)
     if spec.ended is not None:
-        await note_living(firer, (tenant, name))
+        await note_living(firer, (caller.tenant, name))
     return views.trigger_view(done, spec)
 
 
-async def listen(firer: Firer, tenant: str, actor: str) -> None:
+async def listen(firer: Firer, caller: Caller) -> None:
     """Have the relay hand in the events that triggers are about, and no others: runs that emit none of them cost
     nothing more. Looks again after each change, because another process may have added a trigger meanwhile."""
     while True:
-        rows = await firer.transactor.store.triggers.list_of_kind(tenant, TriggerKind.EVENT)
+        rows = await firer.transactor.store.triggers.list_of_kind(caller.tenant, TriggerKind.EVENT)
         topics = sorted({row.topic for row in rows if row.topic is not None})
         wanted = topics if len(topics) <= MAX_PATTERNS else ["*"]
-        known = {one.name: one for one in await firer.transactor.store.deliveries.list_sinks(tenant)}
+        known = {one.name: one for one in await firer.transactor.store.deliveries.list_sinks(caller.tenant)}
         if not wanted or (SINK in known and sorted(known[SINK].patterns) == wanted):
             return
         chosen: dict[str, Any] = {"on": wanted, "options": {}, "replace": True}
-        await add_sink(firer.transactor, SINK, SINK, **chosen, tenant=tenant, actor=actor)
+        await add_sink(firer.transactor, SINK, SINK, **chosen, caller=caller)
 
 
-async def install(firer: Firer, definition: Definition, *, tenant: str, actor: str) -> None:
+async def install(firer: Firer, definition: Definition, *, caller: Caller) -> None:
     """Let the triggers of a workflow be those that its newest published version declares. An older version, published
     or started again, changes nothing. A pause stays."""
     declared = {f"{definition.name}/{spec.name}": spec for spec in definition.declared_triggers}
     triggers = firer.transactor.store.triggers
     there = {
-        row.name: row for row in await triggers.list_of_workflow(tenant, definition.name) if row.version is not None
+        row.name: row
+        for row in await triggers.list_of_workflow(caller.tenant, definition.name)
+        if row.version is not None
     }
     if not declared and not there:
         return
     if any(row.version is not None and row.version > definition.version for row in there.values()):
         return
     for name in there.keys() - declared.keys():
-        await _change(firer, tenant, name, lambda row, now: _removed(row, now, definition.version))
+        await _change(firer, caller.tenant, name, lambda row, now: _removed(row, now, definition.version))
     for name, spec in declared.items():
         row = there.get(name)
         if row is not None and (row.version, row.spec) == (definition.version, encode_spec(spec)):
@@ -168,13 +170,13 @@ async def install(firer: Firer, definition: Definition, *, tenant: str, actor: s
             if row is not None and row.version is not None and row.version > definition.version:
                 return Planned(row=replace(row, seq=row.seq + 1))
             version = definition.version
-            return Planned(row=_renewed(row, spec, definition.name, version, tenant, actor, now, name=name))
+            return Planned(row=_renewed(row, spec, definition.name, version, caller, now, name=name))
 
-        await _change(firer, tenant, name, plan)
+        await _change(firer, caller.tenant, name, plan)
         if spec.ended is not None:
-            await note_living(firer, (tenant, name))
+            await note_living(firer, (caller.tenant, name))
     if any(spec.event is not None for spec in declared.values()):
-        await listen(firer, tenant, actor)
+        await listen(firer, caller)
 
 
 def _renewed(
@@ -182,8 +184,7 @@ def _renewed(
     spec: TriggerSpec,
     workflow: str,
     version: int | None,
-    tenant: str,
-    actor: str,
+    caller: Caller,
     now: int,
     name: str | None = None,
 ) -> TriggerRow:
@@ -192,7 +193,7 @@ def _renewed(
     encoded = encode_spec(spec)
     if row is None:
         fresh = TriggerRow(
-            tenant=tenant,
+            tenant=caller.tenant,
             name=name or spec.name,
             seq=1,
             workflow=workflow,
@@ -206,7 +207,7 @@ def _renewed(
             paused_at=None,
             paused_by=None,
             created_at=now,
-            created_by=actor,
+            created_by=caller.actor,
             removed_at=None,
         )
         return first_times(fresh, spec, now)
@@ -222,7 +223,7 @@ def _renewed(
         spec=encoded,
         removed_at=None,
         created_at=now if was_removed else row.created_at,
-        created_by=actor,
+        created_by=caller.actor,
         cursor_at=None if spec.ended is None else row.cursor_at if same else now,
         paused_at=None if was_removed else row.paused_at,
         paused_by=None if was_removed else row.paused_by,
@@ -255,18 +256,18 @@ async def remove_trigger(firer: Firer, name: str, *, tenant: str) -> TriggerView
     return views.trigger_view(done, spec_of(done))
 
 
-async def pause_trigger(firer: Firer, name: str, *, tenant: str, actor: str) -> TriggerView:
+async def pause_trigger(firer: Firer, name: str, *, caller: Caller) -> TriggerView:
     """Let a trigger fire nothing by itself until it is resumed. Moments of the pause are not caught up."""
-    await _row(firer.transactor, name, tenant)
+    await _row(firer.transactor, name, caller.tenant)
 
     def plan(row: TriggerRow | None, now: int) -> Planned:
         assert row is not None
         if row.paused_at is not None:
             raise Conflict(f"the trigger {row.name} is paused already, by {row.paused_by}.", {"by": row.paused_by})
         # The next sweep finds out whether a backfill goes on.
-        return Planned(row=replace(row, seq=row.seq + 1, paused_at=now, paused_by=actor, due_at=now))
+        return Planned(row=replace(row, seq=row.seq + 1, paused_at=now, paused_by=caller.actor, due_at=now))
 
-    done = await _change(firer, tenant, trigger_name(name), plan)
+    done = await _change(firer, caller.tenant, trigger_name(name), plan)
     return views.trigger_view(done, spec_of(done))
 
 
@@ -292,16 +293,15 @@ async def fire_trigger(
     firer: Firer,
     name: str,
     *,
-    tenant: str,
-    acting: Acting,
+    caller: Caller,
     key: str | None = None,
     payload: Any = None,
 ) -> FiringView:
     """Fire a trigger by hand, whatever its overlap policy says and also while it is paused. One key fires once."""
-    row = await _row(firer.transactor, name, tenant)
+    row = await _row(firer.transactor, name, caller.tenant)
     moment = f"hand:{validate.key('the key of the firing', key, 100) if key is not None else uuid7()}"
     event = None if payload is None else {"id": moment, "name": row.topic, "payload": payload}
-    done = await fire_once(firer, row, moment, Caused(event=event, acting=acting), forced=True)
+    done = await fire_once(firer, row, moment, Caused(event=event, caller=caller), forced=True)
     return views.firing_view(done, row.name)
 
 
@@ -374,8 +374,7 @@ async def backfill(
     firer: Firer,
     name: str,
     *,
-    tenant: str,
-    actor: str,
+    caller: Caller,
     since: int,
     until: int,
     at_once: int = 5,
@@ -385,7 +384,7 @@ async def backfill(
 
     With `dry_run`, nothing is written: the answer says how many moments there are, and the first of them.
     """
-    row = await _row(firer.transactor, name, tenant)
+    row = await _row(firer.transactor, name, caller.tenant)
     spec = spec_of(row)
     if spec.schedule is None:
         raise InvalidInput(f"the trigger {row.name} has no schedule to fill: it is of the kind {row.kind}.")
@@ -401,7 +400,7 @@ async def backfill(
     if dry_run:
         return BackfillView(trigger=row.name, dry_run=True, moments=len(moments), first=shown)
     job = Backfill(
-        tenant=tenant,
+        tenant=caller.tenant,
         id=str(uuid7()),
         trigger_name=row.name,
         state=BackfillState.RUNNING,
@@ -413,14 +412,14 @@ async def backfill(
         skipped=0,
         refused=0,
         created_at=now,
-        created_by=actor,
+        created_by=caller.actor,
     )
 
     def plan(row: TriggerRow | None, now: int) -> Planned:
         assert row is not None
         return Planned(row=replace(row, seq=row.seq + 1, due_at=now), backfill=job)
 
-    await _change(firer, tenant, row.name, plan)
+    await _change(firer, caller.tenant, row.name, plan)
     return views.backfill_view(job, len(moments))
 
 

@@ -239,6 +239,9 @@ class Pool:
             await connection.execute(FRESH, timeout=5)
         except LOST:
             return False
+        except BaseException:  # cancelled meanwhile
+            connection.terminate()
+            raise
         return True
 
     def _settle_in(self) -> None:
@@ -314,6 +317,9 @@ class Pool:
             await connection.execute("rollback", timeout=5)
         except LOST:
             connection.terminate()
+        except BaseException:  # cancelled meanwhile
+            connection.terminate()
+            raise
         else:
             await self._give_back(connection)
 

@@ -40,6 +40,7 @@ class PostgresNotifier(CoalescingNotifier):
 
     def __init__(self, pool: Pool, shown: str, channel: str) -> None:
         super().__init__()
+        self.probe_seconds, self.unheard_pause = PROBE_SECONDS, UNHEARD_PAUSE
         self._pool, self._shown, self.channel = pool, shown, channel
         self._name = secrets.token_hex(6)
         self._probed = asyncio.Event()
@@ -68,7 +69,7 @@ class PostgresNotifier(CoalescingNotifier):
                 log.debug("cannot listen for notifications now: %s", problem)
                 pause = min(LONGEST_PAUSE, pause * 2)
             else:
-                pause = FIRST_PAUSE if await self._attend_on(connection) else UNHEARD_PAUSE
+                pause = FIRST_PAUSE if await self._attend_on(connection) else self.unheard_pause
             await asyncio.sleep(pause)
 
     async def _attend_on(self, connection: Connection) -> bool:
@@ -97,7 +98,7 @@ class PostgresNotifier(CoalescingNotifier):
         """Whether our own notifications reach us."""
         self._probed.clear()
         await self._notify(f"{self._name} ")
-        if await within(PROBE_SECONDS, self._probed):
+        if await within(self.probe_seconds, self._probed):
             return True
         if not self._said:
             self._said = True

@@ -1,0 +1,258 @@
+"""Makes commands: of a function, or of an operation's row and a renderer of its answer.
+
+A command of an operation has the arguments of the row: types, bounds and defaults are the row's; the table beside the
+renderer has the words in which people read them. Signatures are made when a command is called or explains itself,
+because rows are in the engine, which the list of commands must not load. Modules of `commands` call it.
+"""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin
+
+import typer
+from msgspec import Meta
+
+from stepkeep.cli.arguments import BY, LARGEST, RUN, arg, opt
+from stepkeep.cli.asking import Words, find_run, tell
+from stepkeep.cli.settings import Needs, Settings, with_settings
+
+if TYPE_CHECKING:
+    from stepkeep.operations.operation import Operation
+
+NOTHING = inspect.Parameter.empty
+Render = Callable[[Any, "Asked"], Words]
+
+
+GROUPS: dict[str, Commands] = {}
+"""Commands under one word, by the word."""
+
+
+class Asked:
+    """What was typed, for a renderer: `asked["name"]` is an argument, by its name in Python."""
+
+    def __init__(self, settings: Settings, given: Mapping[str, Any]) -> None:
+        self.settings, self._given = settings, given
+
+    def __getitem__(self, name: str) -> Any:
+        return self._given[name]
+
+    def command(self, *words: str) -> str:
+        """A command line with the same place, tenant and key."""
+        return self.settings.command(*words)
+
+
+class Command:
+    """What typer calls. Its signature is made when it is asked for."""
+
+    def __init__(self, name: str, doc: str | None, make: Callable[[], Callable[..., int]], needs: Needs) -> None:
+        self._make, self._needs = make, needs
+        self.__name__, self.__doc__, self.__annotations__ = name, doc, {}
+
+    @cached_property
+    def made(self) -> Callable[..., int]:
+        made = with_settings(self._make(), self._needs)
+        for one in inspect.signature(made).parameters.values():
+            for info in getattr(one.annotation, "__metadata__", ()):
+                if place := getattr(info, "bounds_of", ""):
+                    name, _, argument = place.rpartition(" ")
+                    vars(info).update(_plain(row_of(name).hints[argument])[1])
+        return made
+
+    @property
+    def __signature__(self) -> inspect.Signature:
+        return inspect.signature(self.made)
+
+    def __call__(self, **given: Any) -> int:
+        return self.made(**given)
+
+
+class Commands:
+    """Commands under one word, such as `stepkeep slots …`; or without one, those of the program itself."""
+
+    def __init__(self, word: str = "", help: str = "") -> None:  # noqa: A002 - typer's own word
+        self.app = typer.Typer(help=help, no_args_is_help=True)
+        self.made: dict[str, Command] = {}
+        if word:
+            GROUPS[word] = self
+
+    def command(
+        self, word: str, needs: Needs = Needs.EITHER, *, policies: bool = False
+    ) -> Callable[[Callable[..., int]], Callable[..., int]]:
+        """A function is the command: its first parameter is Settings, with `policies` the second is Policies."""
+
+        def add(function: Callable[..., int]) -> Callable[..., int]:
+            def make() -> Callable[..., int]:
+                if not policies:
+                    return function
+                from stepkeep.cli.policies import with_policies
+
+                return with_policies(function)
+
+            self._add(word, Command(function.__name__, function.__doc__, make, needs))
+            return function
+
+        return add
+
+    def operation(
+        self,
+        word: str,
+        name: str,
+        says: str | None = None,
+        /,
+        *,
+        under: str | None = None,
+        fails: Callable[[Any], Any] | None = None,
+        creates: bool = False,
+        recorded: bool = False,
+        shaped: Callable[[Any, Asked], Any] | None = None,
+        needs: Needs = Needs.EITHER,
+        **told: Any,
+    ) -> Callable[[Render], Render]:
+        """A function renders the answer of an operation; its docstring, or `says`, explains the command.
+
+        `told` has an `arg` or an `opt` for arguments of the operation whose words differ from those of the row; one
+        that is None is not offered. `recorded`: with the decision, the run as it then stands. `shaped` makes
+        what is printed of the answer. The rest is as in `tell`."""
+
+        def add(render: Render) -> Render:
+            telling = {"under": under, "fails": fails, "creates": creates}
+
+            def make() -> Callable[..., int]:
+                return _derived(name, render, told, recorded, shaped, telling)
+
+            self._add(word, Command(word, says or render.__doc__, make, needs))
+            return render
+
+        return add
+
+    def _add(self, word: str, made: Command) -> None:
+        self.made[word] = made
+        self.app.command(word)(made)
+
+
+program = Commands()
+"""The commands of the program itself. `main` gives each its place."""
+
+
+def row_of(name: str) -> Operation:
+    """The row of an operation."""
+    import stepkeep.engine  # noqa: F401 - whose methods have the rows
+    from stepkeep.operations.operation import CATALOGUE
+
+    return CATALOGUE[name]
+
+
+def _derived(
+    name: str,
+    render: Render,
+    told: Mapping[str, Any],
+    recorded: bool,
+    shaped: Callable[[Any, Asked], Any] | None,
+    telling: Mapping[str, Any],
+) -> Callable[..., int]:
+    """The function of a command that is an operation."""
+    row = row_of(name)
+    infos = {one: _info(row, one, told.get(one)) for one in _ordered(row, told)}
+    typed = {one: info.typed_as or one for one, info in infos.items()}
+    runs = [one for one, info in infos.items() if info.is_run]
+
+    def command(settings: Settings, **given: Any) -> int:
+        named = {one: given[typed[one]] for one in infos}
+        asked = Asked(settings, named)
+        values: dict[str, Any] = {}
+        for one, value in named.items():
+            if value is None and not row.parameters[one].is_required:
+                continue
+            values[one] = infos[one].reads(value, _shown(infos[one])) if infos[one].reads else value
+
+        async def work(engine: Any) -> Any:
+            for one in runs:
+                if one in values:
+                    values[one] = await find_run(engine, values[one])
+            found = await row.called_on(engine, values)
+            if recorded:
+                return {"decision": found, **await engine.show(values["run_id"])}
+            return found if shaped is None else shaped(found, asked)
+
+        return tell(settings, work, lambda found: render(found, asked), **telling)
+
+    parameters = [_parameter(row, one, info, typed[one]) for one, info in infos.items()]
+    settings = inspect.Parameter("settings", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    shown: Any = command
+    shown.__signature__ = inspect.Signature([settings, *parameters])
+    return command
+
+
+def _ordered(row: Operation, told: Mapping[str, Any]) -> list[str]:
+    """The arguments in the order of the row; those of the table among themselves in its order."""
+    offered = [one for one in row.parameters if one not in told or told[one] is not None]
+    chosen = iter([one for one in told if one in offered])
+    return [next(chosen) if one in told else one for one in offered]
+
+
+def _info(row: Operation, name: str, told: Any) -> Any:
+    """How an argument is typed: as the table says, or as the row does."""
+    if told is not None:
+        return told
+    if name in ("by", "run_id"):
+        return BY if name == "by" else RUN
+    said = _described(row.hints[name])
+    word = name.strip("_").replace("_", "-")
+    if row.parameters[name].is_required:
+        return arg(word.upper(), said)
+    return opt(f"--{word}", *([] if _plain(row.hints[name])[0] in (bool, int, float) else [word.upper()]), said)
+
+
+def _parameter(row: Operation, name: str, info: Any, typed: str) -> inspect.Parameter:
+    kind, bounds = _plain(row.hints[name])
+    info, kind = copy.copy(info), info.kind or kind
+    default = row.signature.parameters[name].default if info.by_default is NOTHING else info.by_default
+    if isinstance(default, tuple):
+        default = None
+    if kind in (int, float):
+        info.min, info.max = bounds.get("min", info.min), bounds.get("max", info.max)
+        info.max = LARGEST if info.max is None else info.max
+    annotation = kind if default is not None else kind | None
+    return inspect.Parameter(
+        typed, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[annotation, info]
+    )
+
+
+def _plain(annotation: Any) -> tuple[Any, dict[str, Any]]:
+    """What a command takes for an argument of this type, and its bounds. What is no number is checked by the row."""
+    bounds: dict[str, Any] = {}
+    while True:
+        if hasattr(annotation, "__metadata__"):
+            wires = [one.wire for one in annotation.__metadata__ if hasattr(one, "wire")]
+            for one in annotation.__metadata__:
+                if isinstance(one, Meta):
+                    found = {"min": one.ge, "max": one.le}
+                    bounds |= {name: value for name, value in found.items() if value is not None}
+            annotation = wires[0] if wires else annotation.__origin__
+        elif type(None) in get_args(annotation):
+            [annotation] = [one for one in get_args(annotation) if one is not type(None)][:1]
+        else:
+            break
+    if get_origin(annotation) in (list, tuple, Sequence, Iterable):
+        return list[str], {}
+    return (annotation if annotation in (int, float, bool) else str), bounds
+
+
+def _described(annotation: Any) -> str:
+    """The description of an argument in its row."""
+    found = ""
+    while annotation is not None:
+        for one in getattr(annotation, "__metadata__", ()):
+            found = found or getattr(one, "description", None) or ""
+        inner = getattr(annotation, "__origin__", None) if hasattr(annotation, "__metadata__") else None
+        annotation = inner or next((one for one in get_args(annotation) if hasattr(one, "__metadata__")), None)
+    return found
+
+
+def _shown(info: Any) -> str:
+    """The name of an option or argument, for refusals."""
+    return str(info.default if isinstance(info.default, str) else info.metavar)

@@ -1,0 +1,287 @@
+"""`stepkeep log`, `state` and `archive`: journals as logs with a verdict, state files, archives of ended runs."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, BinaryIO, cast
+
+from stepkeep.cli.arguments import ArchiveRoot, As, arg, finite, opt
+from stepkeep.cli.asking import find_run, open_engine, told
+from stepkeep.cli.command import Commands, program
+from stepkeep.cli.printer import binary_output, say
+from stepkeep.cli.settings import Needs, Settings
+from stepkeep.cli.status import SUCCEEDED
+from stepkeep.edges.safe_text import inert_json
+from stepkeep.kernel.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from stepkeep.conformance.report import Report
+    from stepkeep.engine import AsyncEngine
+    from stepkeep.operations.run_archive import Swept
+    from stepkeep.operations.state_export import Exported
+
+FINDING = ("line", "code", "run", "message")
+log = Commands("log", "Export and verify transition logs.")
+
+
+@log.command("export")
+def export(
+    settings: Settings,
+    runs: Annotated[list[str] | None, arg("[RUN]...", "Which runs; or --all.")] = None,
+    every: Annotated[bool, opt("--all", "All runs of the tenant.")] = False,
+    output: Annotated[str | None, opt("--output", "-o", "FILE", "Where to; standard output by default.")] = None,
+    workers: Annotated[bool, opt("--workers", "With the workers, all journals in the order of time.")] = False,
+    append: Annotated[bool, opt("--append", "Add to FILE if it exists.")] = False,
+    force: Annotated[bool, opt("--force", "Replace FILE if it exists.")] = False,
+    as_: As = None,
+) -> int:
+    """Write journals as lines of JSON: one per change of state, and a closing one per run.
+
+    An existing FILE is refused without --append or --force.
+    With --as, the lines are in a dialect's words, and changes that it does not see are left out.
+    """
+    if append and force:
+        raise InvalidInput("--append keeps the lines of FILE, --force replaces them; give one of them.")
+    if output is None and (append or force):
+        raise InvalidInput("--append and --force are about a file: name it with --output.")
+    if bool(runs) == every:
+        raise InvalidInput("Say which runs to export: name them, or give --all.")
+    if settings.json and output is None:
+        raise InvalidInput("log export writes lines, not one object: with --json, name a file with --output.")
+    count = asyncio.run(
+        _export(settings, runs or [], output, "ab" if append else "wb" if force else "xb", as_, workers)
+    )
+    said = None if output is None else f"{count:,} lines written to {output}"
+    return told(settings, {"export": {"file": output, "lines": count}}, said)
+
+
+@log.command("verify", Needs.NOTHING)
+def verify(
+    settings: Settings,
+    file: Annotated[str, arg("FILE", "A log, packed or not, or an archive's manifest; - reads a pipe.")],
+    as_: As = None,
+) -> int:
+    """Check a log: every transition legal, nothing missing, changed or reordered. Exit status 1 on findings.
+
+    Of an archive (NAME.manifest.json), its files are compared with the manifest first.
+    With --as, the log is one in that dialect's words, judged by that dialect's tables and invariants.
+    """
+    found = judge(file, as_)
+    view = {name: getattr(found, name) for name in ("ok", "lines", "runs", "findings", "omitted", "notes")}
+    view["findings"] = [{name: getattr(one, name) for name in FINDING} for one in found.findings]
+
+    def words() -> Iterator[str]:
+        for one in found.findings:
+            yield f"{file}:{one.line}: {one.code}: {one.message}"
+        if found.omitted:
+            yield f"{file}: {found.omitted:,} more findings"
+        for note in found.notes:
+            yield f"{file}: note: {note}"
+        verdict = "no findings" if found.ok else _count(len(found.findings) + found.omitted, "finding")
+        yield f"{file}: {_count(found.lines, 'line')}, {_count(found.runs, 'journal')}, {verdict}"
+
+    return told(settings, view, words(), failed=not found.ok)
+
+
+def _count(number: int, noun: str) -> str:
+    return f"1 {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+async def _export(
+    settings: Settings, runs: list[str], output: str | None, mode: str, as_: str | None, workers: bool
+) -> int:
+    for option, is_given in (("--all", not runs), ("--workers", workers)):
+        if is_given:
+            settings.require_database(f"log export {option}")
+    write = write_log if settings.server is None else write_log_of_service
+    async with open_engine(settings, operation="log") as engine:
+        chosen = [await find_run(engine, run) for run in runs]
+        if output is None:
+            return await write(engine, chosen, binary_output(), as_, workers=workers)
+        try:
+            with _opened(Path(output), mode) as file:
+                return await write(engine, chosen, file, as_, workers=workers)
+        except FileExistsError:
+            raise InvalidInput(f"{output} exists. Give --append to add to it, or --force to replace it.") from None
+        except OSError as error:
+            raise InvalidInput(f"{output} cannot be written: {error.strerror}.") from None
+
+
+def _opened(path: Path, mode: str) -> BinaryIO:
+    """The file to write to. Devices and pipes hold no log that could be lost."""
+    return cast("BinaryIO", path.open(mode if path.is_file() or not path.exists() else "wb"))
+
+
+async def write_log(
+    engine: AsyncEngine, runs: list[str], file: BinaryIO, as_: str | None = None, *, workers: bool = False
+) -> int:
+    """Write the logs of these runs (none named: of all), or one log with their workers; returns how many lines."""
+    from stepkeep.operations.lines import written_line
+    from stepkeep.operations.log import export_all, export_run
+    from stepkeep.operations.log_together import export_together
+    from stepkeep.store.records import RunFilter
+
+    count = 0
+    journals = [export_run(engine.transactor, run, tenant=engine.tenant, dialect=as_) for run in runs]
+    if workers:
+        journals = [export_together(engine.transactor, runs or None, tenant=engine.tenant, dialect=as_)]
+    for journal in journals or [export_all(engine.transactor, RunFilter(tenant=engine.tenant), dialect=as_)]:
+        async for line in journal:
+            file.write(written_line(line))
+            count += 1
+    file.flush()
+    return count
+
+
+async def write_log_of_service(
+    engine: AsyncEngine, runs: list[str], file: BinaryIO, as_: str | None = None, **options: object
+) -> int:
+    """Write the logs of these runs as a service tells them; returns how many lines."""
+    count = 0
+    for run in runs:
+        lines = await engine.log(run, as_=as_)
+        file.writelines(inert_json(line.decode()).encode() for line in lines)
+        count += len(lines)
+    file.flush()
+    return count
+
+
+def judge(file: str, as_: str | None = None) -> Report:
+    """The verdict on a log file or an archive, in canonical names or in a dialect's words."""
+    from stepkeep.conformance.archive import MANIFEST, Unpacked, open_log, unpacked, verify_archive
+    from stepkeep.conformance.arrows import REFERENCE
+    from stepkeep.conformance.validate import validate
+    from stepkeep.dialects import registry
+    from stepkeep.dialects.registry import judged
+
+    if as_ is not None:
+        judged(as_)  # Refuses an unknown name, with a suggestion.
+
+    def verdict(log: BinaryIO) -> Report:
+        lines = Unpacked(log)
+        return lines.judged(validate(lines, as_, registry.judged)[1])
+
+    try:
+        if file == "-":
+            return verdict(unpacked(sys.stdin.buffer))
+        if file.endswith(MANIFEST):
+            if as_ is not None:
+                raise InvalidInput("archives are in canonical names; leave --as away.")
+            return verify_archive(Path(file), REFERENCE)
+        with open_log(Path(file)) as log:
+            return verdict(log)
+    except OSError as error:
+        raise InvalidInput(f"{file} cannot be read: {error.strerror or error}.") from None
+
+
+state = Commands("state", "Write the state files of workstreams.")
+
+
+@state.command("export", Needs.DATABASE)
+def export_state(
+    settings: Settings,
+    folder: Annotated[str, arg("DIR", "The folder of state files, such as .state.")],
+    runs: Annotated[list[str] | None, arg("[RUN]...", "Which runs; the newest of each workstream by default.")] = None,
+    follow: Annotated[bool, opt("--follow", "Keep the files current until interrupted.")] = False,
+    interval: Annotated[
+        float, opt("--interval", "SECONDS", "How often to look.", min=0.05, max=3600, callback=finite)
+    ] = 1.0,
+) -> int:
+    """Write current.json, dag_WS.json, execution_plan_WS.json, checkpoints/WS_latest.json and transitions.jsonl.
+
+    transitions.jsonl has every transition of all workstreams and workers; lines are only appended. With RUN, it has
+    these runs. All other files are replaced as a whole. The database stays the state.
+    """
+    if follow and settings.json:
+        raise InvalidInput("--follow tells line by line, not as one object: leave --json away.")
+    try:
+        done = asyncio.run(_export_state(settings, folder, runs or [], follow, interval))
+    except KeyboardInterrupt:
+        return SUCCEEDED
+    if done is None:
+        return SUCCEEDED
+    view = {name: getattr(done, name) for name in ("folder", "workstreams", "files", "lines")}
+    return told(settings, {"export": view}, _state_words(done))
+
+
+async def _export_state(
+    settings: Settings, folder: str, runs: list[str], follow: bool, interval: float
+) -> Exported | None:
+    from stepkeep.operations.state_export import StateFolder
+
+    async with open_engine(settings, operation="log") as engine:
+        chosen = [await find_run(engine, run) for run in runs]
+        files = StateFolder(engine.transactor, Path(folder), tenant=engine.tenant, run_ids=chosen)
+        if not follow:
+            return await files.write()
+        async for done in files.follow(interval):
+            say(_state_words(done))
+        return None
+
+
+def _state_words(done: Exported) -> str:
+    if not done.workstreams:
+        return f"no workstream has a run; {done.folder}/current.json says so"
+    said = f"{len(done.workstreams)} workstreams" if len(done.workstreams) > 1 else done.workstreams[0]
+    return f"{done.folder}: {said}; {done.files} files written, {done.lines} lines appended"
+
+
+@program.command("archive", Needs.DATABASE)
+def archive(
+    settings: Settings,
+    runs: Annotated[
+        list[str] | None, arg("[RUN]...", "Which ended runs; by default all whose workflow declares it.")
+    ] = None,
+    to: Annotated[
+        str, opt("--to", "DIR", "Where the named runs go; a declaration names its own folder.")
+    ] = ".state/archive",
+    archive_root: ArchiveRoot = Path(),
+) -> int:
+    """Archive ended runs, one folder each: log, everything else, manifest, and the state files of a workstream.
+
+    A run that is archived already is left as it is. Exit status 1 if a run could not be archived.
+    """
+    swept = asyncio.run(_archive(settings, runs or [], to, archive_root))
+    bundles = [
+        {"run": one.run_id, "workflow": one.workflow, "state": one.state, "folder": one.folder, "made": one.made}
+        for one in swept.bundles
+    ]
+    view = {"bundles": bundles, "problems": [{"run": run_id, "why": why} for run_id, why in swept.problems]}
+
+    def words() -> Iterator[str]:
+        for one in swept.bundles:
+            yield f"{one.folder}  {one.workflow} {one.state}" + ("" if one.made else ", was archived before")
+        for run_id, why in swept.problems:
+            yield f"run {run_id}: {why}"
+        made = sum(one.made for one in swept.bundles)
+        said = f"{made} {'run' if made == 1 else 'runs'} archived"
+        yield f"{said}; verify one with: stepkeep log verify FOLDER/NAME.manifest.json" if made else said
+
+    return told(settings, {"archive": view}, words(), failed=swept.problems)
+
+
+async def _archive(settings: Settings, runs: list[str], to: str, root: Path) -> Swept:
+    from stepkeep.operations.run_archive import ArchiveSweeper, Swept, archive_run
+
+    async with open_engine(settings, operation="log") as engine:
+        if not runs:
+            return await ArchiveSweeper(engine.transactor, tenant=engine.tenant, verify=verified, base=root).sweep()
+        chosen = [await find_run(engine, run) for run in runs]
+        return Swept(
+            bundles=tuple(
+                [
+                    await archive_run(engine.transactor, run, Path(to), tenant=engine.tenant, verify=verified)
+                    for run in chosen
+                ]
+            )
+        )
+
+
+def verified(manifest: Path) -> Iterator[str]:
+    """What the judge finds wrong with an archive."""
+    from stepkeep.worker.archives import verified as found
+
+    yield from found(manifest)

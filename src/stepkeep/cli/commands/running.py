@@ -1,0 +1,338 @@
+"""`stepkeep run`, `rerun`, `retry` and `fork`: runs that are executed in this process, with progress.
+
+A new run that goes on with a finished one may be left to the workers, and has a preview. It calls the engine and
+prints; it decides nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+from stepkeep.cli.arguments import (
+    LARGEST,
+    Apps,
+    By,
+    Capabilities,
+    Concurrency,
+    IdempotencyKey,
+    Input,
+    RunId,
+    WrittenAs,
+    arg,
+    opt,
+)
+from stepkeep.cli.asking import find_run, open_engine, tell
+from stepkeep.cli.command import program
+from stepkeep.cli.policies import Policies
+from stepkeep.cli.printer import answer, console, quiet_stdout, warn
+from stepkeep.cli.screens import screen_for
+from stepkeep.cli.session import is_python, json_value, load_definition, load_handlers
+from stepkeep.cli.settings import Settings
+from stepkeep.cli.status import UNFINISHED, status_of_run
+from stepkeep.cli.working import Worked, require_code_to_go_on, work_on
+from stepkeep.kernel.errors import Conflict, InvalidInput
+
+if TYPE_CHECKING:
+    from stepkeep.engine import AsyncEngine
+    from stepkeep.operations.going_on import ContinuationPreview
+
+
+@program.command("run", policies=True)
+def run(
+    settings: Settings,
+    policies: Policies,
+    file: Annotated[str | None, arg("FILE", "A definition: YAML, JSON, or FILE.py[:NAME].")] = None,
+    app: Apps = None,
+    input: Input = None,  # noqa: A002 - the option's name
+    resume: Annotated[str | None, opt("--resume", "RUN", "Go on with this run instead of starting one.")] = None,
+    no_wait: Annotated[bool, opt("--no-wait", "Start the run and leave it to the workers.")] = False,
+    key: IdempotencyKey = None,
+    as_: WrittenAs = None,
+    concurrency: Concurrency = 16,
+    dev: Annotated[
+        bool, opt("--dev", "Publish a changed file under the next version by itself, while you try it.")
+    ] = False,
+    serve_all: Annotated[bool, opt("--serve-all", "Execute steps of other runs here too, as a worker does.")] = False,
+    capability: Capabilities = None,
+) -> int:
+    """Execute a workflow in this process until it ends, or until only people or messages can move it.
+
+    Steps of other runs are left to their workers, and so are steps that need a capability which was not given.
+
+    Interrupted or killed, the run is still there: `stepkeep run --resume RUN` goes on where it stood.
+    """
+    if (file is None) == (resume is None):
+        raise InvalidInput("Say what to run: either FILE for a new run, or --resume RUN for one that is there.")
+    if resume is not None and no_wait:
+        raise InvalidInput("--resume works on the run here; it cannot be combined with --no-wait.")
+    if settings.server is not None:
+        raise InvalidInput(
+            "run executes the steps here, beside a database (--db URL). At a service, `stepkeep start` leaves them to "
+            "its workers, and `stepkeep wait` waits for the end."
+        )
+    given = json_value(input, "--input")
+    working: dict[str, Any] = {"concurrency": concurrency, "serve_all": serve_all, "capabilities": capability or []}
+    with quiet_stdout(settings.json):
+        handlers = load_handlers(app or [])
+        # Without the code, names of handlers cannot be checked; the worker of the run will check them.
+        checked = None if no_wait and not app else handlers
+        definition = None if resume is not None else load_definition(str(file), checked, as_)
+
+        async def work() -> Worked:
+            if definition is None:
+                async with open_engine(settings, policies, operation="work_on") as engine:
+                    found = await find_run(engine, str(resume))
+                    return await work_on(engine, found, screen_for(json=settings.json), resumed=True, **working)
+            from stepkeep.operations.retention import require_kept
+
+            needs = None if no_wait else "run"
+            async with open_engine(settings, policies, creates=True, dev=dev, operation=needs) as engine:
+                started = await engine.start(definition, given, idempotency_key=key)
+                await require_kept(engine.store, started, tenant=engine.tenant)
+                if no_wait:
+                    return Worked((await engine.show(started.run_id)).as_json(), {}, interrupted=False)
+                screen, was_there = screen_for(json=settings.json), not started.created
+                return await work_on(engine, started.run_id, screen, resumed=was_there, **working)
+
+        worked = asyncio.run(work())
+    return conclude(settings, worked, [*(app or []), *([code] if (code := code_of(file)) else [])])
+
+
+def code_of(file: str | None) -> str | None:
+    """The file with the handlers, where a workflow and its handlers are in one file of Python."""
+    return None if file is None or not is_python(file) else f"{file.partition('.py')[0]}.py"
+
+
+def conclude(settings: Settings, worked: Worked, apps: list[str]) -> int:
+    """Say how the run stands and what to type next; the exit status says it, too."""
+    run = worked.view["run"]
+    status = status_of_run(run["state"])
+    for one in worked.lacking:
+        warn(f"{one}, and no live worker has it")
+    if settings.json:
+        answer(worked.view)
+        return status
+    from stepkeep.cli.render.report import head, tail, what_next
+
+    screen = console()
+    for part in [*head(run), *tail(run, what_next(worked.view, settings, worked.tokens))]:
+        screen.print(part, soft_wrap=True)
+    if status == UNFINISHED and settings.server is not None:
+        warn(f"then, to wait for its end: {settings.command('wait', run['id'])}")
+    elif status == UNFINISHED:
+        code = [word for app in apps for word in ("--app", app)]
+        words = dict.fromkeys(word for one in worked.lacking for word in one.words)
+        skills = [part for word in words for part in ("--capability", word)]
+        warn(f"then, to go on: {settings.command('run', '--resume', run['id'], *code, *skills)}")
+    return status
+
+
+DryRun = Annotated[bool, opt("--dry-run", "Say what would run again and what would be adopted.")]
+Version = Annotated[
+    int | None, opt("--version", "N", "Another version of the workflow, where it is safe.", min=1, max=LARGEST)
+]
+Wait = Annotated[
+    bool | None,
+    opt("--wait/--no-wait", "Execute it here, as is the default at a database, or leave it to the workers."),
+]
+
+
+class Asked(NamedTuple):
+    """How to go on, with which run and from which step; and where: here, with this code, or by workers elsewhere."""
+
+    how: str
+    run: str
+    apps: list[str]
+    wait: bool
+    working: dict[str, Any]
+    start: str | None = None
+    given: Any = None
+    input: str | None = None
+    """`given` as it was typed."""
+    version: int | None = None
+    key: str | None = None
+    by: str | None = None
+
+    @property
+    def runs_all(self) -> bool:
+        """Whether every step runs again."""
+        return self.how == "rerun" and self.start is None
+
+    @property
+    def options(self) -> list[str]:
+        """The options that were typed and decide what the new run is."""
+        typed = {
+            {"rerun": "--from", "fork": "--at"}.get(self.how, ""): self.start,
+            "--input": self.input,
+            "--version": None if self.version is None else str(self.version),
+            "--key": self.key,
+            "--by": self.by,
+        }
+        return [word for name, value in typed.items() if value is not None for word in (name, value)]
+
+
+@program.command("retry", policies=True)
+def retry(
+    settings: Settings,
+    policies: Policies,
+    run: RunId,
+    app: Apps = None,
+    version: Version = None,
+    dry_run: DryRun = False,
+    wait: Wait = None,
+    key: IdempotencyKey = None,
+    concurrency: Concurrency = 16,
+    by: By = None,
+    capability: Capabilities = None,
+) -> int:
+    """Continue a run that did not succeed: adopt its finished steps in a new run, and run the others."""
+    return _continue(settings, policies, "retry", locals())
+
+
+@program.command("fork", policies=True)
+def fork(
+    settings: Settings,
+    policies: Policies,
+    run: RunId,
+    at: Annotated[str, opt("--at", "STEP", "The step from which the new run takes its course.")],
+    app: Apps = None,
+    input: Input = None,  # noqa: A002 - the option's name
+    version: Version = None,
+    dry_run: DryRun = False,
+    wait: Wait = None,
+    key: IdempotencyKey = None,
+    concurrency: Concurrency = 16,
+    by: By = None,
+    capability: Capabilities = None,
+) -> int:
+    """Take another course from a step of a finished run, with another input if one is given."""
+    return _continue(settings, policies, "fork", locals())
+
+
+@program.command("rerun", policies=True)
+def rerun(
+    settings: Settings,
+    policies: Policies,
+    run: RunId,
+    app: Apps = None,
+    input: Input = None,  # noqa: A002 - the option's name
+    wait: Wait = None,
+    key: IdempotencyKey = None,
+    concurrency: Concurrency = 16,
+    by: By = None,
+    capability: Capabilities = None,
+    from_step: Annotated[
+        str | None, opt("--from", "STEP", "Run only this step and what depends on it; adopt the rest.")
+    ] = None,
+    version: Version = None,
+    dry_run: DryRun = False,
+) -> int:
+    """Run a finished run again, as a new run that names the old one."""
+    if version is not None and from_step is None:
+        raise InvalidInput("--version goes with --from: without it, start a run of that version with `stepkeep start`.")
+    return _continue(settings, policies, "rerun", locals())
+
+
+def _continue(settings: Settings, policies: Policies, how: str, typed: dict[str, Any]) -> int:
+    """Preview the new run; or start it, and execute it here or leave it to the workers, as at a service."""
+    wait = typed["wait"]
+    given = json_value(typed.get("input"), "--input")
+    if wait:
+        settings.require_database("--wait")
+    asked = Asked(
+        how=how,
+        run=typed["run"],
+        apps=typed["app"] or [],
+        wait=settings.server is None if wait is None else wait,
+        working={"concurrency": typed["concurrency"], "capabilities": typed["capability"] or []},
+        start=typed.get("at") or typed.get("from_step"),
+        given=given,
+        input=typed.get("input"),
+        version=typed["version"],
+        key=typed["key"],
+        by=typed["by"],
+    )
+    if typed["dry_run"]:
+        return preview(settings, asked)
+    with quiet_stdout(settings.json):
+        load_handlers(asked.apps)
+        worked = asyncio.run(_go_on(settings, policies, asked))
+    return conclude(settings, worked, asked.apps)
+
+
+async def _go_on(settings: Settings, policies: Policies, asked: Asked) -> Worked:
+    async with open_engine(settings, policies, operation="run" if asked.wait else None) as engine:
+        if asked.wait:
+            await _require_code(engine, asked)
+        run_id = await _started(engine, asked)
+        if not asked.wait:
+            return Worked((await engine.show(run_id)).as_json(), {}, interrupted=False)
+        return await work_on(engine, run_id, screen_for(json=settings.json), **asked.working)
+
+
+async def _require_code(engine: AsyncEngine, asked: Asked) -> None:
+    """Refuse to make a run that cannot be executed here."""
+    from stepkeep.operations.plans import plan_of
+    from stepkeep.operations.publish import find_plan
+
+    run_id = await find_run(engine, asked.run)
+    plan = await plan_of(engine.transactor, engine.tenant, run_id)
+    left: Any = plan.numbers
+    if not asked.runs_all:
+        try:
+            found = await _preview(engine, asked)
+        except Conflict:
+            # The start says so, too, unless its idempotency key made the run before.
+            return
+        plan = await find_plan(engine.transactor, plan.definition.name, found.version, tenant=engine.tenant)
+        left = found.runs_again
+    require_code_to_go_on(engine, run_id, plan, left, asked.working["capabilities"])
+
+
+async def _started(engine: AsyncEngine, asked: Asked) -> str:
+    run_id = await find_run(engine, asked.run)
+    common: dict[str, Any] = {"version": asked.version, "idempotency_key": asked.key, "by": asked.by}
+    if asked.runs_all:
+        again = await engine.rerun(run_id, input=asked.given, idempotency_key=asked.key, by=asked.by)
+        return again.run_id
+    if asked.start is None:
+        return (await engine.continuations.retry(run_id, **common)).run_id
+    method = engine.continuations.rerun if asked.how == "rerun" else engine.continuations.fork
+    return (await method(run_id, asked.start, input=asked.given, **common)).run_id
+
+
+def preview(settings: Settings, asked: Asked) -> int:
+    """Say what would happen, and write nothing."""
+    if asked.runs_all:
+        raise InvalidInput("--dry-run goes with --from: without it every step runs again.")
+    return tell(
+        settings,
+        lambda engine: _preview(engine, asked),
+        lambda found: _lines(found, settings, asked),
+        under="continuation",
+    )
+
+
+async def _preview(engine: AsyncEngine, asked: Asked) -> ContinuationPreview:
+    how: Any = asked.how
+    return await engine.continuations.preview(
+        await find_run(engine, asked.run), how, start=asked.start, input=asked.given, version=asked.version, by=asked.by
+    )
+
+
+def _lines(found: ContinuationPreview, settings: Settings, asked: Asked) -> Iterator[str]:
+    for step in found.steps:
+        said = f"{step.step} is adopted: " if step.adopted else f"{step.step} runs again: "
+        repeat = f"; its effect ({step.effect}) may happen twice" if step.may_repeat else ""
+        yield said + step.says + repeat
+    if found.reopens:
+        yield f"people are asked anew: {', '.join(found.reopens)}"
+    if found.owns_undo:
+        yield f"a rollback of the new run would also undo {', '.join(found.owns_undo)}"
+    if found.child_of:
+        yield f"the new run is no child: run {found.child_of} does not wait for it"
+    if found.continued_by:
+        yield f"it is repeated or continued already by {', '.join(found.continued_by)}"
+    yield f"Do it: {settings.command(asked.how, found.run_id, *asked.options)}"
