@@ -50,27 +50,6 @@ from stepkeep.store.rows import (
 
 R = TypeVar("R", bound=msgspec.Struct)
 
-DELETE_ORDER = (
-    "delete_steps",
-    "delete_attempts",
-    "delete_evidence",
-    "delete_payload_chunks",
-    "delete_journal",
-    "delete_messages",
-    "delete_outbox",
-    "delete_deliveries",
-    "delete_gates",
-    "delete_adoptions",
-    "delete_children",
-    "delete_slots",
-    "delete_resource_holds",
-    "delete_decisions",
-    "delete_signed_heads",
-    "delete_run_details",
-    "delete_runs",
-)
-"""The statements that delete runs, in an order that respects foreign keys."""
-
 TABLES: Mapping[str, type[msgspec.Struct]] = {
     "runs": Run,
     "run_details": Details,

@@ -1,9 +1,9 @@
-"""Loads the SQL statements of a store, one per file, as named attributes.
+"""Loads the SQL statements of a store as named attributes: one per file, and those that follow from the types of rows.
 
 A statement that both stores share stands in `store/sql/`, in the words of PostgreSQL. SQLite gets it without casts,
 with its own placeholders, and with moments in place of offsets from the server's clock: there, this process is the
-clock.
-Nothing else is built or edited. Each store calls it at import, so an empty file is found before anything runs.
+clock. Statements that follow from a row type are built (`row_statements.py`); nothing else is. Each store calls it at
+import, so an empty file is found before anything runs.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from importlib.resources import files
 from types import SimpleNamespace
+
+from stepkeep.store import row_statements
 
 SHARED = "stepkeep.store"
 _CAST = re.compile(r"::[a-z]+(\[\])?")
@@ -36,16 +38,23 @@ FORMS: Mapping[str, Callable[[str], str]] = {
 }
 """How each store has the shared statements."""
 
+OF_ROWS: Mapping[str, Callable[[], Iterator[tuple[str, str]]]] = {
+    "stepkeep.store.sqlite": row_statements.sqlite_statements,
+    "stepkeep.store.postgres": row_statements.postgres_statements,
+}
+"""What follows from the types of rows for one store alone."""
+
 
 @cache
 def load_statements(package: str) -> SimpleNamespace:
-    """The statements of a store, as attributes named after their files: its own, and the shared ones.
+    """The statements of a store, as attributes named after their files: its own, the shared, those of row types.
 
     >>> load_statements("stepkeep.store.sqlite").count_runs.splitlines()[0]
     'select state, count(*)'
     """
-    shared = {name: FORMS[package](text) for name, text in _read(SHARED)}
-    own = dict(_read(package))
+    form, of_rows = FORMS[package], OF_ROWS[package]
+    shared = {name: form(text) for name, text in (*_read(SHARED), *row_statements.shared_statements())}
+    own = {**dict(_read(package)), **{name: form(text) for name, text in of_rows()}}
     if twice := sorted(shared.keys() & own.keys()):
         raise LookupError(f"{package} has statements of its own that are shared: {', '.join(twice)}")
     statements = {**shared, **own}

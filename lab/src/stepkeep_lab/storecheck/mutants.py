@@ -579,7 +579,7 @@ MUTANTS: tuple[SqlMutant, ...] = (
         "insert_outbox",
         "outbox-lost",
         "of several things that a run tells at once, only the first is kept",
-        "values (?, ?, ?, ?, ?, ?, ?)",
+        "values (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
         "select ?1, ?2, ?3, ?4, ?5, ?6, ?7 where ?4 < 1",
     ),
     # -- messages
