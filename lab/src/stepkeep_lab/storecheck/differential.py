@@ -383,7 +383,7 @@ class Comparison:
         random, what = self.random, definition or self.random.choice((*DEFINITIONS, *DEFINITIONS[-2:]))
         plans = self.plans[self.tenancy.name, what.name, what.version]
         request: dict[str, Any] = {
-            "tenant": self.tenancy.name,
+            "caller": Caller(self.tenancy.name, ACTOR),
             "input": random.choice((b"{}", b'{"n":2}')),
             "idempotency_key": random.choice((None, *KEYS)),
             "scope": SCOPES[len(self.tenancy.runs) % len(SCOPES)],
