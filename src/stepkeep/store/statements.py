@@ -1,9 +1,9 @@
 """Loads the SQL statements of a store as named attributes: one per file, and those that follow from the types of rows.
 
 A statement that both stores share stands in `store/sql/`, in the words of PostgreSQL. SQLite gets it without casts,
-with its own placeholders, and with moments in place of offsets from the server's clock: there, this process is the
-clock. Statements that follow from a row type are built (`row_statements.py`); nothing else is. Each store calls it at
-import, so an empty file is found before anything runs.
+with its own placeholders and functions, and with moments in place of offsets from the server's clock: there, this
+process is the clock. Statements that follow from a row type are built (`row_statements.py`); nothing else is. Each
+store calls it at import, so an empty file is found before anything runs.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from stepkeep.store import row_statements
 SHARED = "stepkeep.store"
 _CAST = re.compile(r"::[a-z]+(\[\])?")
 _MOMENT = re.compile(r"\(select stepkeep_now\(\) \+ (\$\d+)\)|stepkeep_now\(\) \+ (\$\d+)")
+WORDS = {"greatest(": "max(", "least(": "min(", "select json_array_elements_text(": "select value from json_each("}
 _PLACEHOLDER = re.compile(r"\$(\d+)")
 
 
@@ -29,6 +30,8 @@ def as_sqlite_has_it(statement: str) -> str:
     'update jobs set ended_at = ?2 where id = ?1'
     """
     plain = _MOMENT.sub(lambda found: found[1] or found[2], _CAST.sub("", statement))
+    for of_postgres, of_sqlite in WORDS.items():
+        plain = plain.replace(of_postgres, of_sqlite)
     return _PLACEHOLDER.sub(r"?\1", plain)
 
 

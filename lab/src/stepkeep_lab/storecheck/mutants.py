@@ -1094,8 +1094,8 @@ MUTANTS: tuple[SqlMutant, ...] = (
         "read_recent_runs",
         "recent-order",
         "the oldest runs of a window are read, and not the newest",
-        "order by id desc",
-        "order by id",
+        "order by runs.id desc",
+        "order by runs.id",
     ),
     _on(
         POSTGRES,
