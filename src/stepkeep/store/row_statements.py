@@ -1,4 +1,5 @@
-"""The statements that follow from the types of rows: those that insert rows, save them, and delete the rows of a run.
+"""The statements that follow from the types of rows: those that insert rows, save them, read the rows
+of runs, and delete them.
 
 The columns are the fields of the type, in their order; nothing in a statement comes from outside this program. Both
 stores have the statements under the same names. PostgreSQL takes many rows at once, an array for each column;
@@ -75,6 +76,16 @@ SAVED: Mapping[str, tuple[RowType, str, str]] = {
 }
 """Rows that are added or changed: by which key, and which columns may change."""
 
+OF_RUNS: Mapping[str, tuple[RowType, str]] = {
+    "attempts": (Attempt, "no, fence"),
+    "journal": (SealedEntry, "seq"),
+    "messages": (Message, "number"),
+    "outbox": (OutboxEntry, "seq, number"),
+    "gates": (Gate, "no, activation"),
+    "decisions": (Vote, "no, activation, at, person"),
+}
+"""What is read of one run, and of several in the given order: the rows, and their order within a run."""
+
 TABLE_OF = {row: table for table, row in TABLES.items()}
 # fmt: off
 ORDER = (
@@ -89,6 +100,10 @@ DELETED: Mapping[str, str] = {f"delete_{table.removeprefix('attempt_')}": table 
 
 def shared_statements() -> Iterator[tuple[str, str]]:
     """Those that both stores have, in the words of PostgreSQL."""
+    for table, (row, order) in OF_RUNS.items():
+        if table != "journal":  # it is read in parts
+            where = "where tenant = $1 and run_id = $2"
+            yield f"read_{table}", f"select {_read(row)}\nfrom {table}\n{where}\norder by {order}"
     for name, row in ONE.items():
         yield name, insert(row)
     for name, (row, key, changing) in SAVED.items():
@@ -101,8 +116,13 @@ def sqlite_statements() -> Iterator[tuple[str, str]]:
     for name, row in {**MANY, **HOT}.items():
         yield name, insert(row)
     for name, table in DELETED.items():
-        gone = f"tenant = $1 and {_run_of(table)} in (select value from json_each($2))"  # noqa: S608
-        yield name, f"delete from {table}\nwhere {gone}"  # noqa: S608
+        gone = f"tenant = $1 and {_run_of(table)} in (select value from json_each($2))"
+        yield name, f"delete from {table}\nwhere {gone}"
+    for table, (row, order) in OF_RUNS.items():
+        columns = ", ".join(f"t.{column.name}" for column in columns_of(row))
+        wanted = f"from json_each($2) w\ncross join {table} t on t.tenant = $1 and t.run_id = w.value"
+        order = ", ".join(f"t.{name}" for name in order.split(", "))
+        yield f"read_{table}_of", f"select {columns}\n{wanted}\norder by w.key, {order}"
 
 
 def postgres_statements() -> Iterator[tuple[str, str]]:
@@ -111,7 +131,15 @@ def postgres_statements() -> Iterator[tuple[str, str]]:
         yield name, insert_many(row)
     for name, table in DELETED.items():
         gone = f"{table}.tenant = $1 and {table}.{_run_of(table)} = gone.run_id"
-        yield name, f"delete from {table}\nusing unnest($2::text::uuid[]) as gone (run_id)\nwhere {gone}"  # noqa: S608
+        yield name, f"delete from {table}\nusing unnest($2::text::uuid[]) as gone (run_id)\nwhere {gone}"
+    for table, (row, order) in OF_RUNS.items():
+        child = (
+            f"select {_read(row)}\n    from {table}\n    where {table}.tenant = $1 and {table}.run_id = wanted.run_id"
+        )
+        order = ", ".join(f"child.{name}" for name in order.split(", "))
+        wanted = "unnest($2::text::uuid[]) with ordinality as wanted (run_id, place)"
+        each = f"cross join lateral (\n    {child}\n    offset 0\n) as child"
+        yield f"read_{table}_of", f"select child.*\nfrom {wanted}\n{each}\norder by wanted.place, {order}"
 
 
 def insert(row: RowType) -> str:
@@ -154,6 +182,10 @@ def _array(column: Column) -> str:
 
 def _names(row: RowType) -> str:
     return ", ".join(column.name for column in columns_of(row))
+
+
+def _read(row: RowType) -> str:
+    return ", ".join(f"{column.name}{'::text' * (column.kind is Kind.RUN)}" for column in columns_of(row))
 
 
 def _run_of(table: str) -> str:
