@@ -16,6 +16,8 @@ from typer.testing import CliRunner
 
 import stepkeep as sk
 from stepkeep.api.access import ROUTES
+from stepkeep.cli.arguments import arg
+from stepkeep.cli.command import Asked, Commands
 from stepkeep.cli.main import app
 from stepkeep.client import AsyncClient
 from stepkeep.definition.registry import Registry
@@ -209,6 +211,35 @@ def test_the_command_line_has_it(tmp_path: Path) -> None:
     unknown = run(app, ["call", "shelf.add", "colour=red", "--db", url])
     assert str(unknown.exception) == "'colour=red' is no argument of shelf.add. It takes: title, pages, size, by."
     assert "shelf.add: Add a book" in run(app, ["call", "--db", url]).stdout
+
+
+def test_a_command_of_its_own_has_the_arguments_of_the_row_and_a_renderer(tmp_path: Path) -> None:
+    url = migrated_file(tmp_path / "s.db")
+    shelf = Commands()
+
+    @shelf.operation("add", "shelf.add", under="book", title=arg("TITLE", "Its title."), size=None)
+    def add(found: Book, asked: Asked) -> str:
+        """Put a book on the shelf."""
+        return f"{asked['title']} has {found.pages} pages; take it away: {asked.command('shelf', 'clear')}"
+
+    @shelf.operation("list", "shelf.list", "List the books.", fails=lambda found: not found.books)
+    def listed(found: Books, _: Asked) -> list[str]:
+        return [one.title for one in found.books]
+
+    run = CliRunner().invoke
+    assert run(shelf.app, ["list", "--db", url], standalone_mode=False).return_value == 1
+    made = run(shelf.app, ["add", "Dune", "--pages", "412", "--db", url], standalone_mode=False)
+    assert made.stdout == f"Dune has 412 pages; take it away: stepkeep shelf clear --db {url}\n"
+    told = run(shelf.app, ["add", "Emma", "--json", "--db", url])
+    assert json.loads(told.stdout) == {"book": {"title": "Emma", "pages": 1, "size": "small"}}
+    assert run(shelf.app, ["list", "--size", "small", "--db", url]).stdout == "Dune\nEmma\n"
+    wrong = run(shelf.app, ["add", "It", "--pages", "1001", "--db", url])
+    assert wrong.exit_code == 2
+    assert "Input should be less than or equal to 1000" in wrong.stderr
+    assert str(run(shelf.app, ["add", "", "--db", url]).exception) == "title: String should have at least 1 character"
+    helped = run(shelf.app, ["add", "--help"]).stdout
+    assert "How many pages it has." in helped
+    assert "--size" not in helped
 
 
 async def test_agents_have_it_as_a_tool(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hmac
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -11,8 +12,9 @@ from stepkeep.api import access
 from stepkeep.api.access import ANY_KEY, OPEN, ROUTES, operation_of
 from stepkeep.api.handwritten import Routes
 from stepkeep.api.problems import NOTHING
+from stepkeep.kernel.errors import NotAllowed
 from stepkeep.operations import access as operations_access
-from stepkeep.operations.access import OPERATIONS, key_text
+from stepkeep.operations.access import OPERATIONS, Access, Scope, key_text
 from tests.api.stage import HELLO, RIVAL, on, told
 from tests.suites import first_on
 
@@ -195,6 +197,47 @@ async def test_a_revoked_key_is_refused_within_a_second_and_an_expired_one_at_on
             now[0] += access.FRESH_SECONDS
             assert access.FRESH_SECONDS < 1
             assert "was revoked" in told(await client.get("/runs"), 401, "unauthenticated")["detail"]
+
+
+@first_on("sqlite")
+async def test_scopes_are_asked_for_once_and_a_key_that_ends_while_the_body_arrives_is_refused(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with on(database_url) as stage:
+        now, asked, lacks = [0.0], list[str](), Access.lacks
+
+        def counted(self: Access, *needed: Scope, operation: str) -> NotAllowed | None:
+            asked.append(operation)
+            return lacks(self, *needed, operation=operation)
+
+        async def slow_body() -> AsyncIterator[bytes]:
+            yield b'{"workflow": '
+            async with stage.host() as host:
+                await host.keys.revoke(key.split("_")[1])
+            now[0] += access.FRESH_SECONDS
+            yield b'"hello"}'
+
+        await stage.publish(HELLO)
+        monkeypatch.setattr(stage.app.service.callers, "_monotonic", lambda: now[0])
+        key = await stage.key("read", "start", "operate")
+        monkeypatch.setattr(Access, "lacks", counted)
+        async with stage.client(key) as client:
+            run = (await client.post("/runs", json={"workflow": "hello"})).json()["run_id"]
+            assert (await client.post(f"/runs/{run}/pause", json={"reason": "why not"})).status_code == 200
+            assert (await client.get("/slots")).status_code == 200
+            assert (await client.get(f"/runs/{run}/log")).status_code == 200
+            assert asked == ["start", "pause", "slots.list", "log"]
+            late = await client.post("/runs", content=slow_body(), headers={"content-type": "application/json"})
+            assert "was revoked" in told(late, 401, "unauthenticated")["detail"]
+
+
+@first_on("sqlite")
+async def test_the_engine_of_a_caller_shares_everything_with_that_of_the_process(database_url: str) -> None:
+    async with on(database_url) as stage:
+        holder = await stage.app.service.callers.authenticate(f"Bearer {await stage.key('read')}")
+        engine = holder.engine("runs")
+        assert engine.transactor is stage.engine.transactor
+        assert set(vars(engine)) == {"_engine", "access", "admitted", "_key_scope", "tenant", "actor"}
 
 
 @first_on("sqlite")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from random import Random
@@ -9,17 +10,21 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
-from tests.conformance.logs import CORRELATION, STORIES, entries_of, sealed
+from tests.conformance.logs import CORRELATION, STORIES, entries_of, log_of, sealed
 from tests.conformance.toy.machine import JUDGED as TOY
 from tests.kernel.driver import World
 from tests.kernel.walks import bring_home, live, world_of
 
 from stepkeep.conformance.dialect_line import line_hash
+from stepkeep.conformance.encoding import compact
 from stepkeep.dialects import registry
 from stepkeep.dialects.dialect import Judged
 from stepkeep.kernel.journal import RUN_ENTITY, Entry
 from stepkeep.operations.dialect_lines import DialectScribe, subject_of_run
 from stepkeep.operations.lines import encode_line, unfold
+from stepkeep_lab.forgeries.campaign import findings_in
+from stepkeep_lab.forgeries.material import CANONICAL
+from stepkeep_lab.forgeries.seals import resealed as resealed_whole
 
 Line = dict[str, Any]
 
@@ -91,3 +96,18 @@ def resealed(lines: Sequence[Line]) -> list[Line]:
         chain = line_hash(chain, line)
         metadata["hash"] = chain.hex()
     return list(lines)
+
+
+def log_in(words: str, world: World, told: Sequence[Entry] = ()) -> list[Line]:
+    """The log of a run with its definition, in canonical names or in a dialect's words; of other entries if given."""
+    if words == CANONICAL:
+        return [json.loads(line) for line in log_of(world)]
+    entries, judged = told or entries_of(world), registry.judged(words)
+    opening = DialectScribe(judged, subject_of_run("r", world.plan, CORRELATION)).opening(
+        "t", world.plan, entries[0].at
+    )
+    return resealed_whole(json.loads(compact([opening, *told_entries(entries, world, judged)])), canonical=False)
+
+
+def found_in(words: str, lines: list[Line]) -> tuple[str, ...]:
+    return findings_in(words, [compact(line) for line in resealed_whole(lines, canonical=words == CANONICAL)])

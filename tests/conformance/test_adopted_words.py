@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 from tests.conformance.logs import CORRELATION, entries_of
-from tests.conformance.tellings import told_entries
-from tests.conformance.test_texts import found_in
+from tests.conformance.tellings import found_in, told_entries
 from tests.kernel.driver import World, gate, sequence, work
 
 from stepkeep.conformance.encoding import compact

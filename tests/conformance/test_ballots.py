@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 from tests.conformance.logs import entries_of, written
+from tests.conformance.tellings import CANONICAL, found_in, log_in
 from tests.conformance.test_reenact import contract_of
-from tests.conformance.test_texts import CANONICAL, found_in, log_in
 from tests.kernel.driver import TOKEN, World, gate, sequence, work
 from tests.kernel.test_gates import FINANCE, HOUR, come, escalating, person, role
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.conformance.test_texts import found_in, log_in
+from tests.conformance.tellings import found_in, log_in
 from tests.kernel.driver import World, work
 
 from stepkeep.dialects import registry

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.conformance.test_texts import found_in, log_in
+from tests.conformance.tellings import found_in, log_in
 from tests.kernel.driver import TOKEN, World, gate, wait, work
 
 from stepkeep.conformance.schema import timestamp_of

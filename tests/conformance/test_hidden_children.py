@@ -7,13 +7,12 @@ from typing import Any
 
 import pytest
 from msgspec import UNSET
-from tests.conformance.test_texts import found_in, log_in
+from tests.conformance.tellings import found_in, log_in
 from tests.kernel.driver import World, edges, work
 from tests.kernel.test_elements import mapped
 from tests.kernel.test_flow_calls import called, flow, suspend
 
 from stepkeep.conformance.schema import timestamp_of
-from stepkeep.conformance.texts import CHILD_IN_DOUBT
 from stepkeep.dialects import registry
 from stepkeep.kernel import stopping
 from stepkeep.kernel.definition import SECOND, Approval, Map, StepDefinition, SubWorkflow
@@ -230,7 +229,7 @@ def test_a_child_in_flight_ends_like_any_other_where_its_beginning_is_hidden(sto
 def test_a_child_that_was_left_is_in_doubt_and_its_step_must_say_so(stop: str, end: str, words: str) -> None:
     lines = log_in(words, played(stop, end))
     [said] = cancels_of(lines, "sub")
-    assert said.pop("error") == CHILD_IN_DOUBT == stopping.CHILD_IN_DOUBT
+    assert said.pop("error") == stopping.CHILD_IN_DOUBT
     assert found_in(words, lines)
 
 
@@ -241,7 +240,7 @@ def test_a_child_that_was_left_is_in_doubt_and_its_step_must_say_so(stop: str, e
 def test_a_child_that_was_called_back_is_not_in_doubt(stop: str, end: str, words: str) -> None:
     lines = log_in(words, played(stop, end))
     [said] = cancels_of(lines, "sub")
-    assert said.setdefault("error", CHILD_IN_DOUBT) == CHILD_IN_DOUBT
+    assert said.setdefault("error", stopping.CHILD_IN_DOUBT) == stopping.CHILD_IN_DOUBT
     assert found_in(words, lines)
 
 
@@ -254,7 +253,7 @@ def test_a_step_whose_dependencies_never_ended_had_no_child(words: str) -> None:
     lines = log_in(words, world)
     assert found_in(words, lines) == ()
     [said] = cancels_of(lines, "sub")
-    said["error"] = CHILD_IN_DOUBT
+    said["error"] = stopping.CHILD_IN_DOUBT
     assert found_in(words, lines)
 
 

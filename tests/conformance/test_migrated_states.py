@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from msgspec.structs import replace
-from tests.conformance.test_texts import CANONICAL, found_in, log_in
+from tests.conformance.tellings import CANONICAL, found_in, log_in
 from tests.kernel.driver import World, gate, wait, work
 from tests.suites import in_proof
 

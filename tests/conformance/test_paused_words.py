@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from tests.conformance.tellings import found_in
 from tests.conformance.test_adopted_words import log_of
-from tests.conformance.test_texts import found_in
 from tests.kernel.driver import World, work
 
 from stepkeep.kernel.definition import SECOND

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
-from tests.conformance.test_texts import CANONICAL, found_in, log_in
+from tests.conformance.tellings import CANONICAL, found_in, log_in
 from tests.kernel.driver import World, work
 
 from stepkeep.dialects.registry import names

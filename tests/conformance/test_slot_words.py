@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from tests.conformance.tellings import CANONICAL, found_in, log_in
 from tests.conformance.test_adopted_words import log_of as told
-from tests.conformance.test_texts import CANONICAL, found_in, log_in
 from tests.kernel.driver import World, gate, sequence, wait, work
 
 from stepkeep.dialects.registry import names

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.conformance.test_texts import found_in, log_in
+from stepkeep.conformance.retell import STEP_ROWS
+from tests.conformance.tellings import found_in, log_in
 from tests.kernel.driver import World, work
 
 import stepkeep as sk
 from stepkeep.conformance.replay import replay_lines
-from stepkeep.conformance.retell import STEP_ROWS
 from stepkeep.dialects.registry import judged, names
 from stepkeep.kernel.definition import OnExhausted, Retry
 from stepkeep.kernel.events import HoldChoice

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from copy import deepcopy
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ import pytest
 from stepkeep.cli.main import main
 from stepkeep.conformance.encoding import compact
 from stepkeep_lab.forgeries.added import ADDED_STORIES, CALL_STORIES, FLOW, THEN
-from stepkeep_lab.forgeries.campaign import Corpus, findings_in, forge_all
+from stepkeep_lab.forgeries.campaign import Corpus, differences, findings_in, forge_all
 from stepkeep_lab.forgeries.kinds import all_kinds
 from stepkeep_lab.forgeries.material import CANONICAL, TrueLog, grown_logs, true_logs
 from stepkeep_lab.forgeries.seals import resealed
@@ -42,7 +43,9 @@ def test_every_forgery_of_steps_that_only_the_log_tells_of_is_found(
     assert found.accused == []
     assert {kind.words for kind in found.kinds} == WORDS
     assert {kind.name for kind in found.kinds if kind.words == CANONICAL} == {name for name, _, _ in stories}
-    assert [(kind.words, kind.name, kind.tried, kind.found) for kind in found.kinds if kind.found < kind.tried] == []
+    assert [(kind.words, kind.name) for kind in found.kinds if not kind.ok] == []
+    canonical = [kind for kind in found.kinds if kind.words == CANONICAL]
+    assert [(kind.name, kind.tried, kind.found) for kind in canonical if kind.found < kind.tried] == []
 
 
 def test_there_are_more_than_300_kinds_over_all_dialects() -> None:
@@ -83,6 +86,22 @@ def test_every_kind_with_a_recomputed_chain_is_found_or_listed(corpus: Corpus) -
     assert {(kind.words, kind.name) for kind in corpus.kinds if not kind.ok} == set()
 
 
+def test_a_log_in_the_words_of_its_own_dialect_shows_most_forgeries_alone(corpus: Corpus) -> None:
+    told = [kind for kind in corpus.kinds if kind.words != CANONICAL]
+    assert sum(kind.found for kind in told) > 0.9 * sum(kind.tried for kind in told)
+
+
+def test_every_forgery_in_the_words_of_a_dialect_is_found_beside_the_canonical_log(logs: list[TrueLog]) -> None:
+    random = Random(7)
+    for log in (log for log in logs[:20] if log.words != CANONICAL):
+        assert differences(log.words, log.lines, log.journal) == ()
+        for name in ("other_actor", "step.metadata.error", "run.metadata.actor", "step.metadata.hop"):
+            kind = next((kind for kind in all_kinds() if (kind.words, kind.name) == (log.words, name)), None)
+            forged = None if kind is None else kind.forge(log.parsed(), random)
+            if forged is not None and forged != log.parsed():
+                assert differences(log.words, [compact(line) for line in forged], log.journal), (log.words, name)
+
+
 def test_a_dialect_log_without_the_definition_that_its_run_names_is_found(logs: list[TrueLog]) -> None:
     for words in sorted(WORDS - {CANONICAL}):
         log = next(log for log in logs if log.words == words)
@@ -93,7 +112,7 @@ def test_a_dialect_log_without_the_definition_that_its_run_names_is_found(logs: 
 def test_every_undetectable_class_is_in_the_documentation_with_its_reason() -> None:
     page = (Path(__file__).parents[2] / "docs" / "conformance.md").read_text(encoding="utf-8")
     rows = [row.split("|") for row in page.splitlines() if row.startswith("|")]
-    documented = {(cells[1].strip(), cells[3].strip()) for cells in rows if len(cells) == 5}
+    documented = {(cells[1].strip(), cells[2].strip()) for cells in rows if len(cells) == 4}
     assert {(one.what, one.reason) for one in CLASSES} <= documented
     names = {kind.name for kind in all_kinds()}
     assert {name for one in CLASSES for name in one.kinds} <= names
@@ -105,7 +124,7 @@ def test_only_a_change_of_the_class_is_excused(logs: list[TrueLog]) -> None:
         forged = log.parsed()
         line = next(line for line in forged if line["trigger"] == trigger)
         line["metadata"]["due_at"] += 1
-        assert class_of("step.metadata.due_at", CANONICAL, log.parsed(), forged) == excused
+        assert class_of("step.metadata.due_at", log.parsed(), forged) == excused
 
 
 def _changed(log: TrueLog, kind: str, change: Callable[[dict[str, Any]], bool]) -> list[str]:
@@ -154,7 +173,7 @@ def test_a_run_that_waits_has_the_cause_of_the_hop_that_led_to_it() -> None:
         for log in true_logs(range(46000, 46006))
         if log.words == "run" and any(b'"waiting"' in raw and b'"step_reported"' in raw for raw in log.lines)
     )
-    assert any("another event or actor than the hop before it" in found for found in _changed(log, "actor", blame))
+    assert any("the hop before it led to this one" in found for found in _changed(log, "actor", blame))
 
 
 def test_the_time_of_a_sweep_is_excused_between_its_timer_and_the_line_after_it() -> None:
@@ -170,7 +189,7 @@ def test_the_time_of_a_sweep_is_excused_between_its_timer_and_the_line_after_it(
     for place, at, excused in ((2, 50, "time"), (2, 70, "time"), (2, 49, None), (2, 71, None), (1, 30, None)):
         forged = deepcopy(true)
         forged[place]["metadata"]["at"] = at
-        assert class_of("step.metadata.at", CANONICAL, true, forged) == excused, (place, at)
+        assert class_of("step.metadata.at", true, forged) == excused, (place, at)
 
 
 def test_a_wish_for_compensation_is_excused_before_the_start_and_while_the_run_stops() -> None:
@@ -189,7 +208,7 @@ def test_a_wish_for_compensation_is_excused_before_the_start_and_while_the_run_s
     for true, excused in stories:
         forged = deepcopy(true)
         next(line for line in forged if "detail" in line["metadata"])["metadata"]["detail"]["compensate"] = True
-        assert class_of("run.metadata.detail", CANONICAL, true, forged) == excused
+        assert class_of("run.metadata.detail", true, forged) == excused
 
 
 def test_a_run_is_started_once() -> None:

@@ -107,22 +107,7 @@ UNEXPECTED = Kind(500, "unexpected", "An unexpected error", DEFECT)
 SIGNATURE = Kind(401, "signature", "The delivery is not signed as this hook asks for")
 UNMAPPED = Kind(422, "unmapped", "The delivery cannot be mapped")
 
-OWN = (
-    UNAUTHENTICATED,
-    FORGED,
-    METHOD,
-    TIMEOUT,
-    IN_FLIGHT,
-    TOO_LARGE,
-    MEDIA,
-    TOO_MANY,
-    HEADERS,
-    OVERLOADED,
-    STOPPING,
-    UNEXPECTED,
-    SIGNATURE,
-    UNMAPPED,
-)
+OWN = tuple(one for one in vars().values() if isinstance(one, Kind))
 """Problems that only the service has."""
 
 

@@ -73,6 +73,27 @@ def event_stream(request: Request, events: AsyncIterator[bytes]) -> StreamingRes
     return StreamingResponse(events, media_type="text/event-stream", headers=headers)
 
 
+class Pulse:
+    """Keeps a stream open: looks at its key again now and then, and says something to a client that hears nothing."""
+
+    def __init__(self, engine: ActingEngine, operation: str) -> None:
+        self._access, self._operation = engine.access, operation
+        self._clock = asyncio.get_running_loop().time
+        self._spoke_at = self._checked_at = self._clock()
+
+    def spoke(self, told: bytes) -> bytes:
+        """What is sent now."""
+        self._spoke_at = self._clock()
+        return told
+
+    async def beat(self) -> bytes:
+        """What is to be sent besides events; raises NotAllowed once the key has ended."""
+        if self._clock() - self._checked_at >= CHECK_SECONDS:
+            self._checked_at = self._clock()
+            await self._access.admit(self._operation)
+        return self.spoke(b": still there\n\n") if self._clock() - self._spoke_at >= HEARTBEAT_SECONDS else b""
+
+
 @routes("GET /runs/{run_id}/stream", "log", "stream_run", "Follow the journal of a run", names={"as_": "as"}, **EVENTS)
 async def stream_run(
     request: Request, engine: ActingEngine, run_id: RunId, as_: As = None, last_event_id: LastEventId = None
@@ -97,26 +118,20 @@ async def follow(
     """The events of one run until it ends, the key ends, or the service stops."""
     service = service_of(request)
     yield b"retry: %d\n\n" % RETRY_MILLISECONDS
-    clock = asyncio.get_running_loop().time
-    spoke_at = checked_at = clock()
+    pulse = Pulse(engine, "log")
     with service.watch.watching(engine.tenant, follower.run_id) as watched:
         while not service.stopping.is_set():
             try:
                 before = follower.seq
                 async for event in entries():
-                    spoke_at = clock()
-                    yield event.encode()
+                    yield pulse.spoke(event.encode())
                 if follower.is_over:
                     yield Event(str(follower.seq), "end", {"run_id": follower.run_id, "seq": follower.seq}).encode()
                     return
                 if follower.seq == before:
                     await watched.beyond(before, CHECK_SECONDS)
-                if clock() - checked_at >= CHECK_SECONDS:
-                    checked_at = clock()
-                    await engine.access.admit("log")
-                if clock() - spoke_at >= HEARTBEAT_SECONDS:
-                    spoke_at = clock()
-                    yield b": still there\n\n"
+                if beat := await pulse.beat():
+                    yield beat
             except NotAllowed:
                 # The client comes back, and is told why it is refused.
                 return
@@ -138,8 +153,7 @@ async def stream_tenant(request: Request, engine: ActingEngine, last_event_id: L
 
 async def _follow_tenant(request: Request, engine: ActingEngine, tail: TenantTail | None) -> AsyncIterator[bytes]:
     service = service_of(request)
-    clock = asyncio.get_running_loop().time
-    spoke_at = checked_at = clock()
+    pulse = Pulse(engine, "log")
     try:
         async with service.tailer.listening(engine.tenant) as (listener, position):
             # The first event tells where the stream begins, so that a client that gets nothing else can resume, too.
@@ -158,14 +172,9 @@ async def _follow_tenant(request: Request, engine: ActingEngine, tail: TenantTai
                     log.warning("a stream of tenant %s is cut off: its client does not keep up", engine.tenant)
                     return
                 if told is not None and told["seq"] > known.get(told["run_id"], 0):
-                    spoke_at = clock()
-                    yield _entry(told)
-                if clock() - checked_at >= CHECK_SECONDS:
-                    checked_at = clock()
-                    await engine.access.admit("log")
-                if clock() - spoke_at >= HEARTBEAT_SECONDS:
-                    spoke_at = clock()
-                    yield b": still there\n\n"
+                    yield pulse.spoke(_entry(told))
+                if beat := await pulse.beat():
+                    yield beat
     except NotAllowed:
         return  # the client comes back, and is told why it is refused
     except StepkeepError as problem:

@@ -15,15 +15,6 @@ from starlette.requests import Request
 
 from stepkeep.api.handwritten import Routes
 from stepkeep.api.routing import JsonAnswer, service_of, waiting
-from stepkeep.api.work_bodies import (
-    CallsRequest,
-    CheckpointRequest,
-    ClaimRequest,
-    Heartbeat,
-    Registration,
-    RenewRequest,
-    ReportRequest,
-)
 from stepkeep.definition.secrets import reference
 from stepkeep.edges.safe_text import exception_text
 from stepkeep.engine.groups import ActingEngine
@@ -49,6 +40,15 @@ from stepkeep.operations.work_outcomes import outcome_of
 from stepkeep.store.change import Lease
 from stepkeep.worker.executor import Job, Prepared
 from stepkeep.worker.payloads import storable_text
+from stepkeep.worker.remote.requests import (
+    CallsRequest,
+    CheckpointRequest,
+    ClaimRequest,
+    Heartbeat,
+    Registration,
+    RenewRequest,
+    ReportRequest,
+)
 from stepkeep.worker.templates import inputs_of, numbers_read
 
 routes = Routes("Remote workers")

@@ -8,58 +8,28 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import Annotated, Any
+from typing import Any
 
 import msgspec
-from msgspec import Meta
 from starlette.requests import Request
 from starlette.responses import StreamingResponse
 
-from stepkeep.api.handwritten import Body, Routes
+from stepkeep.api.handwritten import Routes
 from stepkeep.api.routing import service_of
-from stepkeep.api.stream import CHECK_SECONDS, EVENTS, HEARTBEAT_SECONDS, RETRY_MILLISECONDS, event_stream
+from stepkeep.api.stream import CHECK_SECONDS, EVENTS, RETRY_MILLISECONDS, Pulse, event_stream
 from stepkeep.api.work import ATTEMPT, WorkerId, work_of
 from stepkeep.engine.groups import ActingEngine
 from stepkeep.kernel.errors import StepkeepError
-from stepkeep.operations.answers import says
 from stepkeep.operations.operation import RUN_ID
-from stepkeep.operations.remote_work import ClaimName, Number
+from stepkeep.operations.remote_work import Number
 from stepkeep.operations.work_messages import Kept, Network, Queues, RunData, StoredOne, queues_of, run_data, stored
 from stepkeep.store.protocol import Notification
+from stepkeep.worker.remote.requests import EvidenceRequest, InputsRequest
 
 routes = Routes("Remote workers")
 
 MOST_WAITING = 1000
 """Notices that a slow worker has not read. Beyond these it is told that anything may be ready."""
-
-Anything = dict[str, Any]
-
-
-class OneRun(Body, frozen=True):
-    """What of a run is read."""
-
-    run_id: Annotated[str, Meta(max_length=36)]
-    details: bool = False
-    outputs: Annotated[tuple[int, ...], Meta(max_length=10_000, description="Numbers of steps.")] = ()
-    states: bool = False
-
-
-class InputsRequest(Body, frozen=True):
-    """Runs of which the worker holds a step."""
-
-    runs: Annotated[list[OneRun], Meta(min_length=1, max_length=1000)]
-
-
-class OneEvidence(ClaimName, frozen=True):
-    """Why an attempt failed."""
-
-    evidence: Annotated[Anything, says("`traceback`, `inputs`, `log`: what the worker wants to keep.")]
-
-
-class EvidenceRequest(Body, frozen=True):
-    """Evidence of attempts that the worker has ended."""
-
-    evidence: Annotated[list[OneEvidence], Meta(min_length=1, max_length=1000)]
 
 
 @routes("GET /work/queues", "work.queues", "list_queues", "List the queues of the tenant")
@@ -144,8 +114,7 @@ async def listen_for_work(request: Request, engine: ActingEngine, worker_id: Wor
         waiting.put_nowait(notification)
 
     async def notices() -> AsyncIterator[bytes]:
-        clock = asyncio.get_running_loop().time
-        spoke_at = checked_at = clock()
+        pulse = Pulse(engine, "work.listen")
         unsubscribe = store.notifier.listen(heard)
         try:
             # Once it listens, anything may have happened before.
@@ -158,14 +127,9 @@ async def listen_for_work(request: Request, engine: ActingEngine, worker_id: Wor
                 except TimeoutError:
                     await work.queues()
                 if told is not None:
-                    spoke_at = clock()
-                    yield _notice(told)
-                if clock() - checked_at >= CHECK_SECONDS:
-                    checked_at = clock()
-                    await engine.access.admit("work.listen")
-                if clock() - spoke_at >= HEARTBEAT_SECONDS:
-                    spoke_at = clock()
-                    yield b": still there\n\n"
+                    yield pulse.spoke(_notice(told))
+                if beat := await pulse.beat():
+                    yield beat
         except StepkeepError:
             return  # the worker comes back, and is told why it is refused
         finally:

@@ -14,7 +14,6 @@ import typer
 
 from stepkeep.kernel.errors import InvalidInput
 
-MOST_QUOTA = 1_000_000_000
 LARGEST = 2_147_483_647
 """The largest number that an option takes where nothing else bounds it."""
 
@@ -66,6 +65,8 @@ def by_name(parameter: inspect.Parameter) -> inspect.Parameter:
     return parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
 
 
+Text = str | None
+Texts = list[str] | None
 RUN = arg("RUN", "The run's id, or enough of its beginning or end.", typed_as="run", is_run=True)
 BY = opt("--by", "NAME", "Who asks for it; the user of this process by default.")
 RunId = Annotated[str, RUN]

@@ -211,11 +211,15 @@ async def find_run(engine: AsyncEngine, text: str) -> str:
     raise NotFound(f"there is no run {text}")
 
 
-def table(rows: Sequence[Mapping[str, Any] | Answer], nothing: str, shown: Sequence[str] = ()) -> None:
-    """Print rows as a table, or say that there are none. `shown`: these of their fields."""
+def table(
+    rows: Sequence[Mapping[str, Any] | Answer], nothing: str, shown: str = "", **made: Callable[[Any], Any]
+) -> None:
+    """Print rows as a table, or say that there are none. `shown` names the columns; one that is no field is `made`."""
     if not rows:
         say(nothing)
         return
     from stepkeep.cli.render.tables import plain_table
 
-    console().print(plain_table([{name: row[name] for name in shown or row} for row in rows]))
+    columns = shown.split()
+    views = [{name: made[name](row) if name in made else row[name] for name in columns or row} for row in rows]
+    console().print(plain_table(views))

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import copy
 import inspect
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from msgspec import Meta
+from msgspec import inspect as types
 
 from stepkeep.cli.arguments import BY, LARGEST, RUN, arg, opt
 from stepkeep.cli.asking import Words, find_run, tell
@@ -59,7 +59,7 @@ class Command:
             for info in getattr(one.annotation, "__metadata__", ()):
                 if place := getattr(info, "bounds_of", ""):
                     name, _, argument = place.rpartition(" ")
-                    vars(info).update(_plain(row_of(name).hints[argument])[1])
+                    vars(info).update(_plain(row_of(name), argument)[1])
         return made
 
     @property
@@ -110,11 +110,11 @@ class Commands:
         recorded: bool = False,
         shaped: Callable[[Any, Asked], Any] | None = None,
         needs: Needs = Needs.EITHER,
-        **told: Any,
+        **table: Any,
     ) -> Callable[[Render], Render]:
         """A function renders the answer of an operation; its docstring, or `says`, explains the command.
 
-        `told` has an `arg` or an `opt` for arguments of the operation whose words differ from those of the row; one
+        `table` has an `arg` or an `opt` for arguments of the operation whose words differ from those of the row; one
         that is None is not offered. `recorded`: with the decision, the run as it then stands. `shaped` makes
         what is printed of the answer. The rest is as in `tell`."""
 
@@ -122,7 +122,7 @@ class Commands:
             telling = {"under": under, "fails": fails, "creates": creates}
 
             def make() -> Callable[..., int]:
-                return _derived(name, render, told, recorded, shaped, telling)
+                return _derived(name, render, table, recorded, shaped, telling)
 
             self._add(word, Command(word, says or render.__doc__, make, needs))
             return render
@@ -149,14 +149,14 @@ def row_of(name: str) -> Operation:
 def _derived(
     name: str,
     render: Render,
-    told: Mapping[str, Any],
+    table: Mapping[str, Any],
     recorded: bool,
     shaped: Callable[[Any, Asked], Any] | None,
     telling: Mapping[str, Any],
 ) -> Callable[..., int]:
     """The function of a command that is an operation."""
     row = row_of(name)
-    infos = {one: _info(row, one, told.get(one)) for one in _ordered(row, told)}
+    infos = {one: _info(row, one, table.get(one)) for one in _ordered(row, table)}
     typed = {one: info.typed_as or one for one, info in infos.items()}
     runs = [one for one, info in infos.items() if info.is_run]
 
@@ -187,70 +187,57 @@ def _derived(
     return command
 
 
-def _ordered(row: Operation, told: Mapping[str, Any]) -> list[str]:
+def _ordered(row: Operation, table: Mapping[str, Any]) -> list[str]:
     """The arguments in the order of the row; those of the table among themselves in its order."""
-    offered = [one for one in row.parameters if one not in told or told[one] is not None]
-    chosen = iter([one for one in told if one in offered])
-    return [next(chosen) if one in told else one for one in offered]
+    offered = [one for one in row.parameters if one not in table or table[one] is not None]
+    chosen = iter([one for one in table if one in offered])
+    return [next(chosen) if one in table else one for one in offered]
 
 
-def _info(row: Operation, name: str, told: Any) -> Any:
+def _info(row: Operation, name: str, said: Any) -> Any:
     """How an argument is typed: as the table says, or as the row does."""
-    if told is not None:
-        return told
+    if said is not None:
+        return said
     if name in ("by", "run_id"):
         return BY if name == "by" else RUN
-    said = _described(row.hints[name])
+    kind, _, described = _plain(row, name)
     word = name.strip("_").replace("_", "-")
     if row.parameters[name].is_required:
-        return arg(word.upper(), said)
-    return opt(f"--{word}", *([] if _plain(row.hints[name])[0] in (bool, int, float) else [word.upper()]), said)
+        return arg(word.upper(), described)
+    return opt(f"--{word}", *([] if kind in (bool, int, float) else [word.upper()]), described)
 
 
 def _parameter(row: Operation, name: str, info: Any, typed: str) -> inspect.Parameter:
-    kind, bounds = _plain(row.hints[name])
+    kind, bounds, _ = _plain(row, name)
     info, kind = copy.copy(info), info.kind or kind
+    vars(info).update(bounds)
     default = row.signature.parameters[name].default if info.by_default is NOTHING else info.by_default
     if isinstance(default, tuple):
         default = None
-    if kind in (int, float):
-        info.min, info.max = bounds.get("min", info.min), bounds.get("max", info.max)
-        info.max = LARGEST if info.max is None else info.max
     annotation = kind if default is not None else kind | None
     return inspect.Parameter(
         typed, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[annotation, info]
     )
 
 
-def _plain(annotation: Any) -> tuple[Any, dict[str, Any]]:
-    """What a command takes for an argument of this type, and its bounds. What is no number is checked by the row."""
-    bounds: dict[str, Any] = {}
-    while True:
-        if hasattr(annotation, "__metadata__"):
-            wires = [one.wire for one in annotation.__metadata__ if hasattr(one, "wire")]
-            for one in annotation.__metadata__:
-                if isinstance(one, Meta):
-                    found = {"min": one.ge, "max": one.le}
-                    bounds |= {name: value for name, value in found.items() if value is not None}
-            annotation = wires[0] if wires else annotation.__origin__
-        elif type(None) in get_args(annotation):
-            [annotation] = [one for one in get_args(annotation) if one is not type(None)][:1]
+def _plain(row: Operation, name: str) -> tuple[Any, dict[str, Any], str]:
+    """What a command takes for an argument, its bounds and description. What is no number is checked by the row."""
+    found, said = types.type_info(row.accepts(name)), ""
+    while isinstance(found, types.Metadata | types.UnionType):
+        if isinstance(found, types.Metadata):
+            said = said or (found.extra_json_schema or {}).get("description", "")
+            found = found.type
         else:
-            break
-    if get_origin(annotation) in (list, tuple, Sequence, Iterable):
-        return list[str], {}
-    return (annotation if annotation in (int, float, bool) else str), bounds
-
-
-def _described(annotation: Any) -> str:
-    """The description of an argument in its row."""
-    found = ""
-    while annotation is not None:
-        for one in getattr(annotation, "__metadata__", ()):
-            found = found or getattr(one, "description", None) or ""
-        inner = getattr(annotation, "__origin__", None) if hasattr(annotation, "__metadata__") else None
-        annotation = inner or next((one for one in get_args(annotation) if hasattr(one, "__metadata__")), None)
-    return found
+            found = next(one for one in found.types if not isinstance(one, types.NoneType))
+    match found:
+        case types.IntType() | types.FloatType():
+            bounds = {"min": found.ge, "max": LARGEST if found.le is None else found.le}
+            return (int if isinstance(found, types.IntType) else float), bounds, said
+        case types.BoolType():
+            return bool, {}, said
+        case types.ListType() | types.VarTupleType():
+            return list[str], {}, said
+    return str, {}, said
 
 
 def _shown(info: Any) -> str:

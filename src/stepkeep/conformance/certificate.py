@@ -18,20 +18,21 @@ import msgspec
 
 from stepkeep.conformance.adoption import check_originals, references_in
 from stepkeep.conformance.chain import ChainVerdict
+from stepkeep.conformance.contract import Contract, read_contract
 from stepkeep.conformance.digests import Payloads, compare_payloads
-from stepkeep.conformance.history import PHASES
+from stepkeep.conformance.line import read_line
 from stepkeep.conformance.machines import Machines
 from stepkeep.conformance.opening import is_opening
 from stepkeep.conformance.replay import replay_lines
 from stepkeep.conformance.report import Code, Finding, Report, quoted
 from stepkeep.conformance.schema import HEAD
+from stepkeep.conformance.told import compare
 from stepkeep.conformance.tree import TreeVerdict
 from stepkeep.conformance.verify import verify_lines
 from stepkeep.dialects.dialect import Judged
-from stepkeep.dialects.grounds import FINAL, Seen, fact_of
 
-EVENTS = {"run_state_transition": "run", "step_state_transition": "step"}
-"""The lines of the canonical log that a projection reads."""
+UNREADABLE = frozenset({Code.JSON, Code.SCHEMA})
+"""Findings about lines of which parts are missing: such a log is compared with no other."""
 
 Log = Sequence[bytes]
 Doc = Mapping[str, Any]
@@ -174,6 +175,8 @@ def certify(
     """
     report = verify_lines(canonical, machines)
     documents = list(_documents(canonical))
+    contract = _contract(canonical)
+    is_garbled = bool(UNREADABLE.intersection(finding.code for finding in report.findings))
     head = next((one for one in documents if one.get("event_type") == HEAD), {})
     said = head.get("metadata", {})
     written_in = _written_in(tellings.values())
@@ -188,7 +191,7 @@ def certify(
         payloads=None if payloads is None else _payloads(documents, payloads, str(said.get("run_id"))),
         canonical=report.findings,
         dialects=tuple(
-            _verdict(judged[name], log, documents, said.get("hash"), own=written_in == name)
+            _verdict(judged[name], log, documents, contract, own=written_in == name, is_garbled=is_garbled)
             for name, log in tellings.items()
         ),
         adopted=_adopted(documents, originals or {}, str(said.get("run_id"))),
@@ -227,12 +230,17 @@ def _payloads(documents: Sequence[Doc], payloads: Payloads, run: str) -> Payload
     return PayloadVerdict(compared=len(compared), findings=found)
 
 
-def _verdict(judged: Judged, log: Log, canonical: Sequence[Doc], head: Any, *, own: bool) -> DialectVerdict:
-    report: Report = replay_lines(log, judged)
-    told = list(_documents(log))
+def _verdict(
+    judged: Judged, log: Log, canonical: Sequence[Doc], contract: Contract | None, *, own: bool, is_garbled: bool
+) -> DialectVerdict:
+    report: Report = replay_lines(log, judged, alone=False)
+    numbered = list(_numbered(log))
+    told = [line for _, line in numbered]
     last = told[-1] if told else {}
     said = last.get("metadata", {})
-    found = [*report.findings, *_differences(judged, told, canonical, head)]
+    found = list(report.findings)
+    if not is_garbled and not UNREADABLE.intersection(finding.code for finding in found):
+        found += compare(judged, contract, numbered, canonical)
     return DialectVerdict(
         dialect=judged.name,
         own=own,
@@ -245,98 +253,25 @@ def _verdict(judged: Judged, log: Log, canonical: Sequence[Doc], head: Any, *, o
     )
 
 
-# -- the dialect's log against the canonical one ---------------------------------------------------------------------
-def _differences(judged: Judged, told: Sequence[Doc], canonical: Sequence[Doc], head: Any) -> Iterator[Finding]:
-    moves = [line for line in told if line.get("event_type") != HEAD]
-    expected = list(_projected(judged, canonical, moves))
-    run = str(told[-1].get("entity_id")) if told else None
-    for place, (wanted, line) in enumerate(zip(expected, moves, strict=False), 1):
-        got = (line["event_type"], line["from_state"], line["to_state"], line["metadata"].get("step"), line["trigger"])
-        if wanted != got:
-            yield Finding(place, Code.PROJECTION, run, f"the journal shows {_arrow(wanted)} here, not {_arrow(got)}")
-            return
-    if len(expected) != len(moves):
-        said = f"the journal shows {len(expected)} transitions in this dialect's words, the log has {len(moves)}"
-        yield Finding(len(told), Code.PROJECTION, run, said)
-    if told and told[-1].get("metadata", {}).get("head") != head:
-        yield Finding(len(told), Code.PROJECTION, run, "the closing line names another journal head than the journal")
-    yield from _unlike(moves, canonical, run)
+def _contract(canonical: Log) -> Contract | None:
+    """The definition on the first line of a canonical log."""
+    opening = read_line(canonical[0]).opening if canonical else None
+    found = None if opening is None else read_contract(opening.document)
+    return found if isinstance(found, Contract) else None
 
 
-SHARED = ("tenant", "correlation_id", "at", "event", "actor", "category", "error")
-OF_STEPS = ("step", "no", "fence", "attempt", "retry_count", "duration_seconds", "due_at", "of")
-"""Fields of a dialect's line that are those of the journal's line it shows; the second are on lines of steps only."""
-
-
-def _unlike(moves: Sequence[Doc], canonical: Sequence[Doc], run: str | None) -> Iterator[Finding]:
-    """Fields that differ from those of the hop in the journal that the line shows."""
-    hops = {(line["metadata"].get("seq"), line["metadata"].get("hop")): line for line in canonical}
-    recorded: dict[Any, set[Any]] = {}
-    for line in canonical:
-        recorded.setdefault(line["metadata"].get("step"), set()).add(line["metadata"].get("digest"))
-    for place, line in enumerate(moves, 1):
-        shown = line["metadata"]
-        hop = hops.get((shown.get("seq"), shown.get("hop")))
-        if hop is None:
-            yield Finding(place, Code.PROJECTION, run, f"the journal has no hop {shown.get('hop')} in its entry")
-            continue
-        known = {**hop["metadata"], "because": hop["trigger"]}
-        names = (*SHARED, "because", *(OF_STEPS if "step" in shown else ()))
-        digests = (None, *recorded.get(shown.get("step"), ()))
-        if shown.get("digest") not in digests:
-            said = f"metadata.digest is {quoted(shown.get('digest'))}, which the journal does not have for this step"
-            yield Finding(place, Code.PROJECTION, run, said)
-        for name in [name for name in names if shown.get(name) != known.get(name)]:
-            said = f"metadata.{name} is {quoted(shown.get(name))}, but the journal says {quoted(known.get(name))}"
-            yield Finding(place, Code.PROJECTION, run, said)
-
-
-Move = tuple[str, str | None, str, str | None, str]
-"""An arrow of the dialect's log: event type, both states, the step (None for the run), and the word."""
-
-
-def _projected(judged: Judged, canonical: Sequence[Doc], moves: Sequence[Doc]) -> Iterator[Move]:
-    """The arrows that the journal shows. Limits and policies of steps are those of the dialect's own log."""
-    about = {line["metadata"].get("step"): line["metadata"] for line in reversed(moves)}
-    projection = judged.projection()
-    state, phases = "", dict[str, str]()
-    for line in canonical:
-        for step in line["metadata"].get("definition", {}).get("steps", ()):
-            if (step.get("executor") or {}).get("name") in judged.final:
-                phases[step["name"]] = FINAL
-        kind = EVENTS.get(str(line.get("event_type")))
-        if kind is None:
-            continue
-        said = line["metadata"]
-        name = said.get("step") or line["entity_id"]
-        if kind == "run":
-            state = line["to_state"]
-        phase = phases.setdefault(name, PHASES.get(state, "main")) if kind == "step" else "main"
-        step = about.get(said.get("step") or said.get("of"), {})
-        fact = fact_of(
-            line["trigger"],
-            said.get("event"),
-            attempt=said.get("attempt"),
-            limit=step.get("max_attempts"),
-            category=said.get("category"),
-            policy=step.get("on_failure"),
-            step=said.get("step"),
-            of=said.get("of"),
-        )
-        seen = Seen(kind, name, line["from_state"], line["trigger"], line["to_state"], phase, fact)
-        for shown in projection.feed(seen):
-            of = shown.name if shown.kind in ("step", "undo") else None
-            yield f"{shown.noun}_state_transition", shown.source, shown.target, of, shown.word
-
-
-def _arrow(move: Move) -> str:
-    event, source, target, step, word = move
-    noun = event.removesuffix("_state_transition")
-    return f"{noun} {step or ''}".strip() + f" {source or '(new)'} → {target} by {word!r}"
+def differences_from(judged: Judged, told: Iterable[bytes | str], canonical: Log) -> tuple[Finding, ...]:
+    """Every difference between the log of one run in a dialect and its canonical log, which must be verified before."""
+    return tuple(compare(judged, _contract(canonical), _numbered(told), _documents(canonical)))
 
 
 def _documents(log: Iterable[bytes]) -> Iterator[dict[str, Any]]:
-    for raw in log:
+    return (line for _, line in _numbered(log))
+
+
+def _numbered(log: Iterable[bytes | str]) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The lines of a log about its run and steps, with their places in it."""
+    for place, raw in enumerate(log, 1):
         try:
             document = json.loads(raw)
         except (ValueError, RecursionError):
@@ -344,7 +279,7 @@ def _documents(log: Iterable[bytes]) -> Iterator[dict[str, Any]]:
         if not isinstance(document, dict) or is_opening(document):
             continue
         if isinstance(document.get("metadata"), dict) and "to_state" in document:
-            yield document
+            yield place, document
 
 
 def _written_in(tellings: Iterable[Log]) -> str:

@@ -91,8 +91,6 @@ def check_verdict(line: Line, step: Step, place: Place, verdict: Verdict | None)
     if line.trigger not in expected:
         said = f"the policy says {quoted(effect)} (rule {quoted(verdict.get('rule'))})"
         yield Code.POLICY, f"trigger is {quoted(line.trigger)}, expected {' or '.join(expected)}: {said}"
-    if line.trigger in DENIALS and line.error != denial(verdict):
-        yield Code.CONTRADICTION, f"metadata.error is {quoted(line.error)}, expected {quoted(denial(verdict))}"
 
 
 def _accepted(step: Step, place: Place, verdict: Verdict) -> Iterator[Problem]:
@@ -160,12 +158,3 @@ def _expected(line: Line, step: Step, place: Place, verdict: Verdict) -> tuple[s
     if verdict.get("permitted") is True and (step.is_permit_unseen or step.permit == permit_of(verdict)):
         return onward
     return ("held",)
-
-
-def denial(verdict: Verdict) -> str:
-    """The words of a denial."""
-    where = "the definition" if verdict.get("by") != "tenant" else f"policy revision {verdict.get('revision')}"
-    if verdict.get("by") == "parent":
-        where = f"run {verdict.get('run')}"
-    said = f"denied by the rule {verdict.get('rule')} of {where}"
-    return f"{said}: {verdict['reason']}" if verdict.get("reason") else said

@@ -28,20 +28,10 @@ from stepkeep.conformance.machines import Say
 from stepkeep.conformance.policies import check_pin, gate_rule, permit_of, terms_of, verdict_in
 from stepkeep.conformance.report import Code, quoted
 from stepkeep.conformance.resources import Resources
-from stepkeep.conformance.steps import Step, ends_attempt
-from stepkeep.conformance.texts import (
-    CHILD_IN_DOUBT,
-    CHILD_LATE,
-    EFFECTS_LEFT,
-    IN_DOUBT,
-    LOST,
-    NOT_RUN,
-    RUN_TIMED_OUT,
-    asked_by,
-)
+from stepkeep.conformance.steps import EFFECTS_LEFT, IN_DOUBT, LOST, NOT_RUN, Step, ends_attempt
 
 ENDED = frozenset({"succeeded", "failed", "skipped", "cancelled"})
-UNSURE = (IN_DOUBT, CHILD_IN_DOUBT, CHILD_LATE, EFFECTS_LEFT, LOST)
+UNSURE = (IN_DOUBT, EFFECTS_LEFT, LOST)
 """How the error of a step begins whose effect remains, or may."""
 RUN_ENDED = frozenset({"succeeded", "failed", "cancelled", "rolled_back"})
 LIVE = frozenset({"queued", "running", "blocked", "paused", "validating"})
@@ -118,6 +108,9 @@ LOST_OR_NOT = frozenset(
 """Triggers after which it is known whether the next claim follows a lost lease."""
 
 STOPS = frozenset({"step_failed", "steps_failed", "rules_failed", "timed_out", "undo_requested"})
+WORDS = "some words"
+"""Stands for the words of the engine about a timeout or a cancel, which are free."""
+
 BLAMING = ("step_failed", "rules_failed")
 """Triggers of the run that name a step as their reason."""
 
@@ -649,9 +642,6 @@ class Reenactment:
     def _name(self, no: int) -> str:
         return self.contract.places[no].name
 
-    def _cancelled_by(self, line: Line) -> str:
-        return asked_by("cancelled", line.actor, self.asked.get("reason"))
-
     def _blame(self, category: str | None, error: str | None) -> None:
         if self.category is None:
             self.category, self.error = category, error
@@ -684,7 +674,7 @@ class Reenactment:
         elif line.trigger == "cancelled":
             if self.cancelled_by[0] == line.seq:
                 self._check_together(line, self.cancelled_by, say)
-            self.must_cancel, self.cause, self.error = False, "cancel", self._cancelled_by(line)
+            self.must_cancel, self.cause, self.error = False, "cancel", WORDS
             self.to_open.clear()
             self.to_skip.clear()
             if line.source != "idle" and self.asked.get("compensate") is not False:
@@ -758,12 +748,12 @@ class Reenactment:
             say(Code.POLICY, "the run stops because steps failed, but none failed under 'continue'")
         if line.trigger == "timed_out":
             self._check_timeout(line, say)
-            self._blame("timeout", RUN_TIMED_OUT)
+            self._blame("timeout", WORDS)
         if line.trigger == "undo_requested":
             self.policy = "compensate"
             if self.asked.get("compensate") is not True:
                 say(Code.POLICY, "the run stops to be undone, but its cause does not ask for compensation")
-            self._blame(None, self._cancelled_by(line))
+            self._blame(None, WORDS)
         self.cause = {"timed_out": "timeout", "undo_requested": "cancel"}.get(line.trigger, "failure")
         self.must_stop, self.stopped_at, self.stopped_in, self.blamed = None, line.at, line.seq, of
         self.stopped_by = line.seq, line.event, line.actor
@@ -825,7 +815,7 @@ class Reenactment:
         if line.category != expected:
             say(Code.ENDING, f"the run: {wrong_field('category', line.category, expected, 'its first failure')}")
         error = None if line.target == "succeeded" else self.error
-        if line.error != error:
+        if line.error is None if error == WORDS else line.error != error:
             say(Code.ENDING, f"the run: {wrong_field('error', line.error, error, 'why it ended')}")
 
     # -- the end of an entry -----------------------------------------------------------------------------------------

@@ -32,12 +32,14 @@ def replay_lines(
     *,
     sealed: bool = True,
     contract: Contract | None = None,
+    alone: bool = True,
     most: int = MOST_FINDINGS,
 ) -> Report:
     """Verify a log in this dialect. Its invariants apply to runs that were written in the dialect.
 
-    `sealed` logs are Stepkeep's exports: runs are re-enacted from the definition on their first line; where it is
-    missing, from `contract` if that is given. Other logs have only the fields of seed 004: no chain, no closing line.
+    `sealed` logs are Stepkeep's exports: a run that stands `alone` is judged by the definition on its first line;
+    where it is missing, by `contract` if that is given. A certificate compares it with its canonical log instead.
+    Other logs have only the fields of seed 004: no chain, no closing line.
     """
     findings = Findings(most)
     kinds = {"run": judged.run, "step": judged.step, "worker": judged.worker, "undo": judged.undo}
@@ -67,7 +69,7 @@ def replay_lines(
         if first:
             ledgers[owner] = Ledger(judged, arrows, sealed=sealed)
             known = contract if reading.opening is None else pinned(reading.opening, say)
-            if known is not None and owner[0] == "run":
+            if known is not None and alone and owner[0] == "run":
                 ledgers[owner].shown = ShownRun(known, judged, ways)
         ledger = ledgers[owner]
         ledger.last_line = number

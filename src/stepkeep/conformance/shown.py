@@ -97,7 +97,6 @@ FAILURES = frozenset({"step_failed", "rejected", "deadline_passed", "operator_fa
 """Grounds of a stop that one failed step caused."""
 
 BY_PERSON = ("completion_signalled", "hold_decided", "step_decided")
-RUN_TIMED_OUT = "the run did not end within its timeout"
 UNEVALUATED = frozenset({"dependency_unmet", "cancelled", "planned", *ADOPTING})
 """Triggers of a step that needs nothing of the steps it depends on."""
 
@@ -206,7 +205,7 @@ class ShownRun:
 
     def __init__(self, contract: Contract, judged: Judged, ways: Mapping[str, Ways]) -> None:
         self.contract, self._judged, self._ways = contract, judged, ways
-        self._final = frozenset(no for no, place in contract.places.items() if _is_final(place, judged))
+        self._final = frozenset(no for no, place in contract.places.items() if is_final(place, judged))
         self._steps: dict[int, Known] = {}
         self._asked: Mapping[str, Any] = {}
         self._verdicts: Mapping[str, Any] = {}
@@ -307,6 +306,10 @@ class ShownRun:
                 did = line.event.removeprefix("run_")
                 say(Code.CAUSE, f"the run was {did} in entry {line.seq} by {quoted(line.actor)}, and before that")
             self._check_requesters(line, say)
+        exempt = line.actor.startswith("parent:") or "continues" in asked or "awaits_slot" in asked
+        if line.event == "run_created" and self.contract.document.slots is not None and not exempt:
+            said = wrong_field("detail.awaits_slot", None, True, "the definition limits the running runs")
+            say(Code.POLICY, f"the run: {said}")
         if line.event == "run_created" and line.detail is not None:
             self._format, self._pinned = asked.get("format", 1), asked.get("policy_revision")
             self._adoption, self._start_at = Adoption(asked.get("continues")), asked.get("start_at")
@@ -417,7 +420,7 @@ class ShownRun:
             "worker": line.actor if line.trigger == "claimed" else None,
         }
         if told.source is None and place.rule is not None:
-            expected |= dict.fromkeys(FACTS) | _facts(place)
+            expected |= dict.fromkeys(FACTS) | facts_of(place)
         for name, follows in expected.items():
             if said.get(name) != follows:
                 why = "the definition" if name in FACTS else "the rest of the line"
@@ -563,6 +566,8 @@ class ShownRun:
             say(Code.CAUSE, f"the run: {wrong_field('ground', ground, expected, 'that is why it happened')}")
         if trigger in STOPS and not self._is_possible(line, str(ground or "").removesuffix("+compensate")):
             say(Code.ENDING, f"the run stopped, but nothing in this log allows the ground {quoted(ground)}")
+        if trigger in STOPS - {"stopped_failed"} and ground != "undo_requested" and not self._may_undo:
+            say(Code.POLICY, f"the run: trigger is {quoted(trigger)}, but its definition undoes nothing")
         if trigger in ENDINGS and not (trigger in ("rules_passed", "cancelled") and line.of is not None):
             self._end(line, ground, say)
 
@@ -610,6 +615,13 @@ class ShownRun:
         if line.event not in events and not (of_step and trigger.startswith("deadline")):
             said = wrong_field("event", line.event, " or ".join(events), f"only that leads to {quoted(trigger)}")
             say(Code.CAUSE, said)
+
+    @property
+    def _may_undo(self) -> bool:
+        """Whether the definition asks for compensation after some failure."""
+        document = self.contract.document
+        policies = {document.on_failure, *(step.on_failure for step in document.steps)}
+        return document.compensate_always or "compensate" in policies
 
     @property
     def _size(self) -> int:
@@ -692,12 +704,11 @@ class ShownRun:
         if line.trigger in ("rules_passed", "cancelled"):
             allowed.clear()
         if stop == "timed_out":
-            allowed.add(("timeout", RUN_TIMED_OUT))
+            allowed.add(("timeout", line.error or ""))
         elif stop == "rules_failed" or self._final:
             return
         is_cancel = line.trigger in ("cancelled", "stopped_cancelled") or stop == "undo_requested"
-        by = f"cancelled by {line.actor if line.event == 'cancel_requested' else ''}"
-        is_cancel = is_cancel and line.category is None and (line.error or "").startswith(by)
+        is_cancel = is_cancel and line.error is not None and line.category in (None, *dict(allowed))
         is_clean = line.trigger == "rules_passed" and line.category is line.error is None
         if not is_cancel and not is_clean and (line.category, line.error) not in allowed:
             said = f"metadata.category is {quoted(line.category)} and metadata.error is {quoted(line.error)}"
@@ -735,7 +746,7 @@ def _grounds(line: Line, place: Place) -> Iterator[str | None]:
     elif line.trigger == "rules_passed":
         if line.event in BY_PERSON:
             yield "completed_by_hand"
-        if place.rule is None or place.rule.owns or place.rule.is_then or place.awaits_child or place.undoes_child:
+        if place.rule is None or place.rule.owns or place.rule.is_then or place.rule.child or place.undoes_child:
             yield "children_succeeded"
         if line.event not in BY_PERSON:
             yield "executed"
@@ -747,13 +758,14 @@ def _grounds(line: Line, place: Place) -> Iterator[str | None]:
         yield None
 
 
-def _is_final(place: Place, judged: Judged) -> bool:
+def is_final(place: Place, judged: Judged) -> bool:
     """Whether the dialect tells this step in the state of the run."""
     executor = None if place.rule is None or place.phase != "main" else place.rule.executor
     return executor is not None and executor.kind == "python" and executor.name in judged.final
 
 
-def _facts(place: Place) -> dict[str, Any]:
+def facts_of(place: Place) -> dict[str, Any]:
+    """What the first line of a step says of it, by the definition."""
     rule = place.rule
     assert rule is not None
     if place.phase == "undo" and rule.undo is not None:

@@ -38,6 +38,14 @@ BY_HAND = frozenset({"completion_succeeded", "operator_completed"})
 """Triggers by which a person completes a step."""
 
 
+LOST = "LEASE_EXPIRED: "
+IN_DOUBT = "IN_DOUBT: "
+EFFECTS_LEFT = "EFFECTS_LEFT: "
+NOT_RUN = "NOT_RUN: "
+"""How an error begins whose rest is free: the lease was lost, the handler or its child may have had its effect, a child
+left what it did, or a rule failed before the handler."""
+
+
 class Step:
     """What the log has shown of one step."""
 

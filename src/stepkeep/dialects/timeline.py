@@ -43,11 +43,17 @@ class Timeline:
         self.run: str | None = None
         self.steps: dict[str, str] = {}
         self.facts: dict[str, Mapping[str, Any]] = {}
+        self.last: dict[str, Mapping[str, Any]] = {}
+        self.claims: dict[str, Mapping[str, Any]] = {}
+        """What the last line of each step, and that of its last claim, say."""
 
     def take(self, change: Change) -> None:
         """Add a line."""
         if change.step:
             self.facts.setdefault(change.step, change.facts)
+            self.last[change.step] = change.facts
+            if change.facts.get("because") == "claimed":
+                self.claims[change.step] = change.facts
             self.steps[change.step] = change.target
         elif change.is_run:
             self.run = change.target
@@ -59,6 +65,39 @@ class Timeline:
     def lacking(self, *states: str) -> list[str]:
         """The steps in other states, each as `name is STATE`."""
         return [f"{name} is {state}" for name, state in self.steps.items() if state not in states]
+
+
+# -- what several seeds say of the times on their lines ----------------------------------------------------------------
+DEADLINED = frozenset({"gate_opened", "wait_opened", "waited", "completion_requested"})
+"""Triggers of a wait whose `due_at` is its deadline."""
+
+
+def decided_in_time(timeline: Timeline, change: Change, say: Say) -> None:
+    """A decision or a signal counts before the deadline that the line of the wait shows."""
+    said, before = change.facts, timeline.last.get(change.step, {})
+    is_decision = said.get("event") in ("gate_decided", "completion_signalled") and said.get("seq") != before.get("seq")
+    due_at = before.get("due_at") if before.get("because") in DEADLINED else None
+    # A person may have asked for the next level, which has a deadline of its own.
+    if due_at is not None and is_decision and not said.get("detail", {}).get("level") and said["at"] >= due_at:
+        say(f"{change.step} is decided at {said['at']}, and its deadline was at {due_at}")
+
+
+def late_enough(timeline: Timeline, change: Change, say: Say) -> None:
+    """A deadline ends a wait at the earliest when it has come."""
+    said, before = change.facts, timeline.last.get(change.step, {})
+    is_late = str(said.get("because")).startswith("deadline_") and said.get("fence") == before.get("fence")
+    due_at = before.get("due_at") if before.get("because") in DEADLINED - {"gate_opened"} else None
+    if due_at is not None and is_late and said["at"] < due_at:
+        say(f"{change.step} runs out of time at {said['at']}, and its deadline is at {due_at}")
+
+
+def reclaimed_after_its_lease(timeline: Timeline, change: Change, say: Say) -> None:
+    """A lease is lost, and its step reclaimed, after the lease that the line of the claim shows."""
+    said, claim = change.facts, timeline.claims.get(change.step, {})
+    is_lost = said.get("because") == "lease_lost" or said.get("ground") == "reclaimed"
+    due_at = claim.get("due_at")
+    if due_at is not None and is_lost and said["at"] <= due_at:
+        say(f"{change.step} is taken from its worker at {said['at']}, and its lease lasts until {due_at}")
 
 
 T = TypeVar("T", bound=Timeline)
@@ -82,7 +121,7 @@ def _reader(nouns: tuple[str, str], with_head: bool) -> Callable[[Line], Change 
         kind, facts = line["event_type"], line["metadata"]
         if kind != step and kind != run and not (with_head and kind == "journal_head"):
             return None
-        name = str(facts["step"]) if kind == step else ""
+        name = str(facts.get("step") or line["entity_id"]) if kind == step else ""
         return Change(name, kind == run, line["from_state"], line["to_state"], facts, line["entity_id"])
 
     return read

@@ -189,7 +189,11 @@ class Operation:
     def _checks(self) -> dict[str, Read]:
         """What reads the arguments of a call in Python."""
         checked = {name: one for name, one in self.parameters.items() if one.is_checked and not one.is_rest}
-        return {name: reader(_wire_type(self.hints[name])[0]) for name in checked}
+        return {name: reader(self.accepts(name)) for name in checked}
+
+    def accepts(self, name: str) -> Any:
+        """The type of an argument in JSON, as Python takes it: without the bounds of pages."""
+        return _wire_type(self.hints[name])[0]
 
     def checked(
         self, instance: object, arguments: Sequence[Any], named: Mapping[str, Any]

@@ -103,15 +103,15 @@ def _show(corpus: Corpus) -> None:
         say(f"a true log gives a finding: {said}")
     for kind in corpus.kinds:
         if not kind.ok:
-            told = f"{kind.found}/{kind.tried} found, {kind.hidden} undetectable"
+            told = f"{kind.found}/{kind.tried} found, {kind.beside} beside its journal, {kind.hidden} undetectable"
             say(f"{kind.words:<11} {kind.name:<34} {told}: {kind.what}")
     tried = sum(kind.tried for kind in corpus.kinds)
-    hidden = sum(kind.hidden for kind in corpus.kinds)
+    hidden, beside = (sum(getattr(kind, name) for kind in corpus.kinds) for name in ("hidden", "beside"))
     missed = sum(not kind.ok for kind in corpus.kinds)
     say(
         f"{corpus.logs:,} true logs of {corpus.runs:,} runs, {len(corpus.accused)} with a finding; "
         f"{len(corpus.kinds)} kinds ({missed} missed at least once), {tried:,} forgeries, {corpus.share:.1%} found, "
-        f"{hidden:,} undetectable"
+        f"{beside:,} beside the canonical log, {hidden:,} undetectable"
     )
 
 

@@ -46,6 +46,8 @@ class TrueLog(msgspec.Struct, frozen=True, kw_only=True):
     ending: str
     lines: tuple[bytes, ...]
     about: str = ""
+    journal: tuple[bytes, ...] = ()
+    """The canonical log of the same run, of a log in a dialect's words."""
 
     def parsed(self) -> list[Line]:
         """A fresh copy of the lines."""
@@ -85,7 +87,8 @@ async def _logs(transactor: Transactor, run: str, seed: int, in_all_words: bool)
     written_in = json.loads(canonical[0])["metadata"]["written_in"]
     for words in (CANONICAL, *(registry.names() if in_all_words else [written_in])):
         lines = canonical if words == CANONICAL else await _lines(transactor, run, words)
-        yield TrueLog(words=words, run=run, seed=seed, ending=_ending(canonical), lines=tuple(lines))
+        journal = () if words == CANONICAL else tuple(canonical)
+        yield TrueLog(words=words, run=run, seed=seed, ending=_ending(canonical), lines=tuple(lines), journal=journal)
 
 
 async def _lines(transactor: Transactor, run: str, dialect: str | None) -> list[bytes]:

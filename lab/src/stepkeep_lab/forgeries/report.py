@@ -19,12 +19,13 @@ def page(corpus: Corpus, commit: str, command: str, seconds: float) -> str:
     lines = [*opening("Forged logs" if kinds else "True logs", commit, command, seconds), told, ""]
     lines += [f"- {said}" for said in corpus.accused[:20]]
     if kinds:
-        names = ("tried", "found", "hidden", "unchained", "unchained_found")
-        tried, found, hidden, unchained, seen = (sum(getattr(kind, name) for kind in kinds) for name in names)
+        names = ("tried", "found", "beside", "hidden", "unchained", "unchained_found")
+        tried, found, beside, hidden, unchained, seen = (sum(getattr(kind, name) for kind in kinds) for name in names)
         lines += [
             f"{len(kinds):,} kinds, {tried:,} forgeries with a recomputed chain: {found:,} found",
             f"({found / tried:.1%}),",
-            f"{hidden:,} undetectable by their class, {tried - found - hidden:,} missed.",
+            f"{beside:,} found beside the canonical log alone,",
+            f"{hidden:,} undetectable by their class, {tried - found - beside - hidden:,} missed.",
             f"Without a recomputed chain, {seen:,} of {unchained:,} are found.",
             "",
             *_by_words(kinds),
@@ -44,8 +45,19 @@ def _by_words(kinds: Iterable[Tally]) -> list[str]:
         some = [kind for kind in kinds if kind.words == words]
         tried, found = sum(kind.tried for kind in some), sum(kind.found for kind in some)
         whole = sum(kind.found == kind.tried for kind in some)
-        rows.append((words, len(some), whole, tried, found, f"{found / tried:.1%}", sum(kind.hidden for kind in some)))
-    return table(("log", "kinds", "always found", "forgeries", "found", "share", "undetectable"), rows)
+        beside, hidden = (sum(getattr(kind, name) for kind in some) for name in ("beside", "hidden"))
+        rows.append((words, len(some), whole, tried, found, f"{found / tried:.1%}", beside, hidden))
+    columns = (
+        "log",
+        "kinds",
+        "always found",
+        "forgeries",
+        "found alone",
+        "share",
+        "beside its journal",
+        "undetectable",
+    )
+    return table(columns, rows)
 
 
 def _by_class(kinds: Iterable[Tally]) -> list[str]:

@@ -24,7 +24,7 @@ from stepkeep.operations.access import Access, Credential, parse_key
 from stepkeep.operations.asked_calls import AskedCalls
 from stepkeep.operations.batch import Answer
 from stepkeep.operations.keys import create_key
-from stepkeep.operations.remote_work import ClaimName, RemoteWork, Report, Wanted
+from stepkeep.operations.remote_work import RemoteWork, Report
 from stepkeep.operations.transact import Claim
 from stepkeep.operations.work_messages import (
     Queues,
@@ -42,6 +42,17 @@ from stepkeep.store.principals import PrincipalKind
 from stepkeep.store.protocol import Notification
 from stepkeep.worker.remote.channel import Channel
 from stepkeep.worker.remote.membership import RemoteMembership
+from stepkeep.worker.remote.requests import (
+    CallsRequest,
+    CheckpointRequest,
+    ClaimRequest,
+    EvidenceRequest,
+    Heartbeat,
+    InputsRequest,
+    Registration,
+    RenewRequest,
+    ReportRequest,
+)
 from stepkeep.worker.remote.transactor import RemoteTransactor
 from stepkeep_lab.simulation.faults import Fault, FaultyWire
 from stepkeep_lab.simulation.loop import SimulationOver
@@ -182,10 +193,10 @@ class SimulatedService(Service):
         return RemoteWork(server.transactor, access, server.work, monotonic=self._stage.loop.time)
 
     async def _do(self, method: str, path: str, sent: bytes, server: Server) -> bytes:
-        work, body = await self._work(server), msgspec.json.decode(sent)
+        work = await self._work(server)
         parts = path.split("/")[2:]
         if parts[0] == "workers":
-            told: Any = await self._of_worker(work, method, parts[1:], body)
+            told: Any = await self._of_worker(work, parts[1:], sent)
         elif parts[0] == "definitions":
             told = stored(await work.definition(int(parts[1])))
         elif parts[0] == "network":
@@ -194,78 +205,73 @@ class SimulatedService(Service):
             told = Queues(tenant=TENANT, owner=OWNER, queues=queues_of(await work.queues()))
         return msgspec.json.encode(told)
 
-    async def _of_worker(self, work: RemoteWork, method: str, parts: Sequence[str], body: Any) -> Any:
+    async def _of_worker(self, work: RemoteWork, parts: Sequence[str], sent: bytes) -> Any:
         if not parts:
-            return registered((await work.register(**body))[0])
+            given = msgspec.structs.asdict(msgspec.json.decode(sent, type=Registration))
+            return registered((await work.register(**given))[0])
         worker_id, what = parts[0], parts[1] if len(parts) > 1 else "leave"
         if what == "heartbeat":
-            said = body or {}
-            row = await work.beat(worker_id, busy=said.get("busy"), report=said.get("report"))
-            return registered(row)
+            said = msgspec.json.decode(sent, type=Heartbeat)
+            return registered(await work.beat(worker_id, busy=said.busy, report=said.report))
         if what in ("drain", "leave"):
             return registered(await getattr(work, what)(worker_id))
-        return await getattr(self, f"_{what}")(work, worker_id, body)
+        return await getattr(self, f"_{what}")(work, worker_id, msgspec.json.decode(sent, type=BODIES[what]))
 
-    async def _claim(self, work: RemoteWork, worker_id: str, body: Any) -> dict[str, Any]:
-        wanted, request = _wanted(body), body["request_id"]
-        after, run = body.get("after"), body.get("run_id")
-        claims = await work.claim(worker_id, wanted, request=request, wait_seconds=0.0, after=after, run=run)
-        return {"claims": [claimed(claim, wanted.lease_us, row=await work.opened(claim)) for claim in claims]}
+    async def _claim(self, work: RemoteWork, worker_id: str, body: ClaimRequest) -> dict[str, Any]:
+        asked: dict[str, Any] = {"request": body.request_id, "after": body.after, "run": body.run_id}
+        claims = await work.claim(worker_id, body, wait_seconds=0.0, **asked)
+        return {"claims": [claimed(claim, body.lease_us, row=await work.opened(claim)) for claim in claims]}
 
-    async def _renew(self, work: RemoteWork, worker_id: str, body: Any) -> dict[str, Any]:
-        leases = [Lease(TENANT, one["run_id"], one["no"], one["fence"], one["lease_us"]) for one in body["leases"]]
+    async def _renew(self, work: RemoteWork, worker_id: str, body: RenewRequest) -> dict[str, Any]:
+        leases = [Lease(TENANT, one.run_id, one.no, one.fence, one.lease_us) for one in body.leases]
         return {"renewed": await work.renew(worker_id, leases)}
 
-    async def _report(self, work: RemoteWork, worker_id: str, body: Any) -> dict[str, Any]:
+    async def _report(self, work: RemoteWork, worker_id: str, body: ReportRequest) -> dict[str, Any]:
         reports = [
-            Report(run_id=one["run_id"], no=one["no"], fence=one["fence"], outcome=outcome_of(one["outcome"]))
-            for one in body["reports"]
+            Report(run_id=one.run_id, no=one.no, fence=one.fence, outcome=outcome_of(one.outcome.given()))
+            for one in body.reports
         ]
-        wanted = None if body.get("claim") is None else _wanted(body["claim"])
-        replies, claims = await work.report(worker_id, reports, wanted, request=body["request_id"])
-        lease = None if wanted is None else wanted.lease_us
+        replies, claims = await work.report(worker_id, reports, body.claim, request=body.request_id)
+        lease = None if body.claim is None else body.claim.lease_us
         told = [claimed(claim, lease, row=await work.opened(claim)) for claim in claims]
         return {"replies": [reply_of(one) for one in replies], "claims": told}
 
-    async def _checkpoint(self, work: RemoteWork, worker_id: str, body: Any) -> dict[str, Any]:
-        value = msgspec.json.encode(body.pop("value"))
-        return {"reply": reply_of(await work.checkpoint(worker_id, **body, value=value))}
+    async def _checkpoint(self, work: RemoteWork, worker_id: str, body: CheckpointRequest) -> dict[str, Any]:
+        given = {"run_id": body.run_id, "no": body.no, "fence": body.fence, "name": body.name}
+        return {"reply": reply_of(await work.checkpoint(worker_id, **given, value=body.encoded()))}  # type: ignore[arg-type]
 
-    async def _calls(self, work: RemoteWork, worker_id: str, body: Any) -> Any:
-        name = ClaimName(body["run_id"], body["no"], body["fence"])
-        page = await work.calls(worker_id, name, start=body.get("start", 0), until=body.get("until"))
-        return recorded(page)
+    async def _calls(self, work: RemoteWork, worker_id: str, body: CallsRequest) -> Any:
+        return recorded(await work.calls(worker_id, body, start=body.start, until=body.until))
 
-    async def _evidence(self, work: RemoteWork, worker_id: str, body: Any) -> dict[str, Any]:
-        found = [
-            (one["run_id"], one["no"], one["fence"], msgspec.json.encode(one["evidence"])) for one in body["evidence"]
-        ]
+    async def _evidence(self, work: RemoteWork, worker_id: str, body: EvidenceRequest) -> dict[str, Any]:
+        found = [(one.run_id, one.no, one.fence, msgspec.json.encode(one.evidence)) for one in body.evidence]
         return {"kept": await work.evidence(worker_id, found)}
 
-    async def _inputs(self, work: RemoteWork, worker_id: str, body: Any) -> dict[str, Any]:
-        details = await work.details(worker_id, [one["run_id"] for one in body["runs"] if one.get("details")])
-        wants = [(one["run_id"], no) for one in body["runs"] for no in one.get("outputs", ())]
+    async def _inputs(self, work: RemoteWork, worker_id: str, body: InputsRequest) -> dict[str, Any]:
+        details = await work.details(worker_id, [one.run_id for one in body.runs if one.details])
+        wants = [(one.run_id, no) for one in body.runs for no in one.outputs]
         outputs = await work.outputs(worker_id, wants) if wants else {}
         told = [
             run_data(
-                one["run_id"],
-                details.get(one["run_id"]),
-                [(no, outputs.get((one["run_id"], no))) for no in one.get("outputs", ())],
-                await work.states(worker_id, one["run_id"]) if one.get("states") else None,
+                one.run_id,
+                details.get(one.run_id),
+                [(no, outputs.get((one.run_id, no))) for no in one.outputs],
+                await work.states(worker_id, one.run_id) if one.states else None,
             )
-            for one in body["runs"]
+            for one in body.runs
         ]
         return {"runs": told}
 
 
-def _wanted(body: Any) -> Wanted:
-    return Wanted(
-        slots=body["slots"],
-        queues=tuple(body["queues"]),
-        blocking=tuple(body["blocking"]),
-        blocking_slots=body["blocking_slots"],
-        lease_us=body["lease_us"],
-    )
+BODIES: dict[str, type] = {
+    "claim": ClaimRequest,
+    "renew": RenewRequest,
+    "report": ReportRequest,
+    "checkpoint": CheckpointRequest,
+    "calls": CallsRequest,
+    "evidence": EvidenceRequest,
+    "inputs": InputsRequest,
+}
 
 
 class WatchedRemote(RemoteTransactor):

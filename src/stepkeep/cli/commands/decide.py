@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from msgspec.structs import replace
 
-from stepkeep.cli.arguments import By, arg, opt
+from stepkeep.cli.arguments import By, Text, arg, opt
 from stepkeep.cli.asking import of_run, tell
 from stepkeep.cli.command import Asked, program
 from stepkeep.cli.render.look import words
@@ -168,10 +168,10 @@ def freeze(told: dict[str, Any], asked: Asked) -> Iterator[str]:
 @program.command("complete")
 def complete(
     settings: Settings,
-    run: Annotated[str | None, arg("RUN", "The run's id, or enough of its beginning or end.")] = None,
-    step: Annotated[str | None, arg("STEP", "The step to complete.")] = None,
+    run: Annotated[Text, arg("RUN", "The run's id, or enough of its beginning or end.")] = None,
+    step: Annotated[Text, arg("STEP", "The step to complete.")] = None,
     token: Annotated[
-        str | None,
+        Text,
         opt(
             "--token",
             "TOKEN",
@@ -179,15 +179,13 @@ def complete(
             envvar=TOKEN_VARIABLE,
         ),
     ] = None,
-    token_file: Annotated[
-        str | None, opt("--token-file", "FILE", "A file that holds the token; - reads a pipe.")
-    ] = None,
+    token_file: Annotated[Text, opt("--token-file", "FILE", "A file that holds the token; - reads a pipe.")] = None,
     outcome: Annotated[str, opt("--outcome", "OUTCOME", "Succeeded, Failed or Cancelled.")] = "Succeeded",
-    output: Annotated[str | None, opt("--output", "JSON|@FILE", "What the step comes to.")] = None,
+    output: Annotated[Text, opt("--output", "JSON|@FILE", "What the step comes to.")] = None,
     notes: Annotated[str, opt("--notes", "TEXT", "Kept with the completion.")] = "",
     evidence: Annotated[list[str] | None, EVIDENCE] = None,
     signal: Annotated[
-        str | None,
+        Text,
         opt(
             "--signal",
             "JSON|@FILE",

@@ -6,11 +6,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from stepkeep.cli.arguments import Apps, Elsewhere, WrittenAs, arg, opt
-from stepkeep.cli.asking import table, tell
+from msgspec.structs import replace
+
+from stepkeep.cli.arguments import Apps, Elsewhere, Text, WrittenAs, arg, opt
+from stepkeep.cli.asking import table, tell, told
 from stepkeep.cli.command import Asked, Commands, program
 from stepkeep.cli.failures import problem_view
-from stepkeep.cli.printer import answer, console, page, quiet_stdout, say
+from stepkeep.cli.printer import answer, console, page, quiet_stdout
 from stepkeep.cli.session import is_python, load_handlers, load_workflow, workflow_in
 from stepkeep.cli.settings import Needs, Settings
 from stepkeep.cli.status import BAD_USAGE, SUCCEEDED
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from stepkeep.operations.schemas import Schemas, SchemaView
     from stepkeep.operations.withdrawn import Restored, Withdrawn
 
+CHECKED = {"workflow": "name", "dialect": "dialect", "version": "version"}
 WORKFLOW = arg("WORKFLOW", "The name of a workflow.")
 VERSION = arg("VERSION", "Its number.")
 
@@ -133,38 +136,31 @@ def check(
     With --app, the names of handlers are checked, too.
     """
     report = _report(file, app or (), as_)
-    status = BAD_USAGE if report.problems or (strict and report.warnings) else SUCCEEDED
-    if settings.json:
+    made, is_ok = report.definition, not (report.problems or (strict and report.warnings))
+    view: dict[str, Any] = {
+        "file": file,
+        "ok": is_ok,
+        **{name: getattr(made, field, None) for name, field in CHECKED.items()},
+        "steps": None if made is None else len(made.steps),
+        "problems": [problem_view(problem) for problem in report.problems],
+        "warnings": [problem_view(warning) for warning in report.warnings],
+    }
+    if explain and made is not None and settings.json:
         from stepkeep.cli.render.explained import plain_definition
 
-        made = {"definition": plain_definition(report.definition)} if explain and report.definition else {}
-        answer(
-            made
-            | {
-                "file": file,
-                "ok": status == SUCCEEDED,
-                "workflow": None if report.definition is None else report.definition.name,
-                "dialect": None if report.definition is None else report.definition.dialect,
-                "version": None if report.definition is None else report.definition.version,
-                "steps": None if report.definition is None else len(report.definition.steps),
-                "problems": [problem_view(problem) for problem in report.problems],
-                "warnings": [problem_view(warning) for warning in report.warnings],
-            }
-        )
-        return status
-    import msgspec
+        view = {"definition": plain_definition(made)} | view
+    told(settings, view, _check_words(file, report, explain))
+    return SUCCEEDED if is_ok else BAD_USAGE
 
-    for problem in report.problems:
-        say(str(problem))
-    for warning in report.warnings:
-        say(str(msgspec.structs.replace(warning, message=f"warning: {warning.message}")))
+
+def _check_words(file: str, report: CheckReport, explain: bool) -> Iterator[str]:
+    yield from (str(problem) for problem in report.problems)
+    yield from (str(replace(warning, message=f"warning: {warning.message}")) for warning in report.warnings)
     if explain and report.definition is not None:
         from stepkeep.cli.render.explained import explained
 
-        for line in explained(report.definition, None if is_python(file) else file):
-            say(line)
-    say(_verdict(file, report))
-    return status
+        yield from explained(report.definition, None if is_python(file) else file)
+    yield _verdict(file, report)
 
 
 def _report(file: str, apps: list[str] | tuple[()], as_: str | None) -> CheckReport:
@@ -190,7 +186,7 @@ def _count(number: int, noun: str) -> str:
 @program.command("dialects", Needs.NOTHING)
 def dialects(
     settings: Settings,
-    name: Annotated[str | None, arg("NAME", "One dialect, in full.")] = None,
+    name: Annotated[Text, arg("NAME", "One dialect, in full.")] = None,
     mermaid: Annotated[bool, opt("--mermaid", "Draw its machines as Mermaid diagrams.")] = False,
     schema: Annotated[bool, opt("--schema", "The JSON Schema of its format.")] = False,
 ) -> int:
@@ -200,8 +196,11 @@ def dialects(
     if name is None:
         if mermaid or schema:
             raise InvalidInput("Say which dialect: stepkeep dialects NAME --mermaid.")
-        _list(settings, [registry.judged(one) for one in registry.names()])
-        return SUCCEEDED
+        known = [registry.judged(one) for one in registry.names()]
+        rows = [{"name": one.name, "seed": one.seed, "title": one.title} for one in known]
+        if not settings.json:
+            table(rows, "")
+        return told(settings, {"dialects": rows}, None)
     if schema:
         answer(dict(registry.dialect(name).schema))
         return SUCCEEDED
@@ -218,16 +217,6 @@ def dialects(
         for part in pages_of(judged):
             console().print(part)
     return SUCCEEDED
-
-
-def _list(settings: Settings, found: list[Judged]) -> None:
-    rows = [{"name": one.name, "seed": one.seed, "title": one.title} for one in found]
-    if settings.json:
-        answer({"dialects": rows})
-        return
-    from stepkeep.cli.render.tables import plain_table
-
-    console().print(plain_table(rows))
 
 
 def description(judged: Judged) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from stepkeep.cli.arguments import arg, opt
+from stepkeep.cli.arguments import Text, Texts, arg, opt
 from stepkeep.cli.asking import table, tell
 from stepkeep.cli.command import Asked, Commands
 from stepkeep.cli.policies import Policies
@@ -78,18 +78,14 @@ def add_sink(sink: SinkView, asked: Asked) -> Iterator[str]:
 @sinks.operation("list", "sinks.list")
 def list_sinks(found: SinkList, _: Asked) -> None:
     """List the sinks, with how many runs wait for each."""
-    rows = [
-        {
-            "sink": one.name,
-            "kind": one.kind,
-            "on": ", ".join(one.on),
-            "events": ", ".join(one.events),
-            "waiting": one.waiting,
-            "dead": one.dead,
-        }
-        for one in found.sinks
-    ]
-    table(rows, NO_SINK)
+    table(
+        found.sinks,
+        NO_SINK,
+        "sink kind on events waiting dead",
+        sink=lambda one: one.name,
+        on=lambda one: ", ".join(one.on),
+        events=lambda one: ", ".join(one.events),
+    )
 
 
 @sinks.operation(
@@ -110,12 +106,10 @@ def try_out(
     settings: Settings,
     name: Annotated[str, SINK_NAME],
     http_allow: Annotated[
-        list[str] | None, opt("--http-allow", "HOST|NETWORK[:PORT]", "Reach this host, although it is not public.")
+        Texts, opt("--http-allow", "HOST|NETWORK[:PORT]", "Reach this host, although it is not public.")
     ] = None,
-    secrets_dir: Annotated[
-        str | None, opt("--secrets-dir", "DIR", "A directory with one file for each secret.")
-    ] = None,
-    secrets_file: Annotated[str | None, opt("--secrets-file", "FILE", "A file with lines NAME=value.")] = None,
+    secrets_dir: Annotated[Text, opt("--secrets-dir", "DIR", "A directory with one file for each secret.")] = None,
+    secrets_file: Annotated[Text, opt("--secrets-file", "FILE", "A file with lines NAME=value.")] = None,
 ) -> int:
     """Send one event of type stepkeep.test from here, or from the service. Exit status 1 if it is not acknowledged."""
     if http_allow or secrets_dir or secrets_file:
@@ -157,18 +151,8 @@ def _has_dead(found: OutboxStatus) -> bool:
 )
 def list_outbox(found: DeliveryList, asked: Asked) -> str | None:
     """List runs with events that are not delivered, by sink."""
-    rows = [
-        {
-            "sink": one.sink,
-            "run": one.run,
-            "state": one.state,
-            "attempts": one.attempts,
-            "due": one.ready_at or one.dead_at or "",
-            "error": one.error or "",
-        }
-        for one in found.deliveries
-    ]
-    table(rows, "nothing waits to be delivered")
+    nothing, shown = "nothing waits to be delivered", "sink run state attempts due error"
+    table(found.deliveries, nothing, shown, due=lambda one: one.ready_at or one.dead_at)
     return f"more with: {asked.command('outbox', 'list', '--after', found.next)}" if found.next else None
 
 
@@ -267,17 +251,13 @@ def remove_hook(_: RemovedHook, asked: Asked) -> str:
 @hooks.operation("list", "hooks.list")
 def list_hooks(found: HookList, _: Asked) -> None:
     """List the endpoints."""
-    rows = [
-        {
-            "hook": one.hook,
-            "scheme": one.scheme,
-            "secrets": " ".join(one.secrets),
-            "becomes": f"a start of {one.start['workflow']}" if one.start else "a message",
-            "saved_by": one.saved_by,
-        }
-        for one in found.hooks
-    ]
-    table(rows, "there is no hook")
+    table(
+        found.hooks,
+        "there is no hook",
+        "hook scheme secrets becomes saved_by",
+        secrets=lambda one: " ".join(one.secrets),
+        becomes=lambda one: f"a start of {one.start['workflow']}" if one.start else "a message",
+    )
 
 
 @hooks.command("test")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from stepkeep.cli.arguments import arg, opt
+from stepkeep.cli.arguments import Text, Texts, arg, opt
 from stepkeep.cli.asking import ask, of_run, tell, told
 from stepkeep.cli.command import program
 from stepkeep.cli.settings import Settings
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 @program.command("evidence")
 def evidence(
     settings: Settings,
-    run: Annotated[str | None, arg("[RUN]", "The finished run; a part of its id is enough.")] = None,
+    run: Annotated[Text, arg("[RUN]", "The finished run; a part of its id is enough.")] = None,
     output: Annotated[Path | None, opt("--output", "-o", "FILE", "Where to; evidence-RUN.zip by default.")] = None,
     sign_with: Annotated[
         Path | None, opt("--sign-with", "FILE", "Sign with this key.", envvar="STEPKEEP_SIGNING_KEY_FILE")
@@ -29,7 +29,7 @@ def evidence(
     ] = False,
     verify: Annotated[Path | None, opt("--verify", "PACK", "Verify this pack instead. Needs no database.")] = None,
     public_key: Annotated[
-        list[str] | None, opt("--public-key", "KEY", "With --verify: a key that you trust, in hex or as a file.")
+        Texts, opt("--public-key", "KEY", "With --verify: a key that you trust, in hex or as a file.")
     ] = None,
     new_key: Annotated[Path | None, opt("--new-key", "FILE", "Make a signing key in this new file instead.")] = None,
     sign_heads: Annotated[

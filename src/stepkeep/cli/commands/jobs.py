@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
-from stepkeep.cli.arguments import By, OfBusinessKey, OfCorrelationId, OfWorkflow, arg, opt, run_filter
+from stepkeep.cli.arguments import By, OfBusinessKey, OfCorrelationId, OfWorkflow, Text, Texts, arg, opt, run_filter
 from stepkeep.cli.asking import table, tell
 from stepkeep.cli.command import Asked, Commands
 from stepkeep.cli.settings import Settings
@@ -23,20 +23,20 @@ JOB = arg("JOB", "The id of the job.", typed_as="job")
 def start(
     settings: Settings,
     action: Annotated[str, arg("ACTION", "cancel, rerun, pause, resume.")],
-    run: Annotated[list[str] | None, opt("--run", "RUN", "This run; repeated. Else the filters count.")] = None,
-    state: Annotated[list[str] | None, opt("--state", "STATE", "Only runs in this state; repeated.")] = None,
+    run: Annotated[Texts, opt("--run", "RUN", "This run; repeated. Else the filters count.")] = None,
+    state: Annotated[Texts, opt("--state", "STATE", "Only runs in this state; repeated.")] = None,
     workflow: OfWorkflow = None,
     business_key: OfBusinessKey = None,
     correlation_id: OfCorrelationId = None,
-    label: Annotated[list[str] | None, opt("--label", "NAME=TEXT", "Only runs with this label; repeated.")] = None,
-    since: Annotated[str | None, opt("--since", "TIME", "Created since then.")] = None,
-    until: Annotated[str | None, opt("--until", "TIME", "Created until then.")] = None,
-    error: Annotated[str | None, opt("--error", "TEXT", "With this in their error.")] = None,
-    text: Annotated[str | None, opt("--text", "TEXT", "With this anywhere.")] = None,
+    label: Annotated[Texts, opt("--label", "NAME=TEXT", "Only runs with this label; repeated.")] = None,
+    since: Annotated[Text, opt("--since", "TIME", "Created since then.")] = None,
+    until: Annotated[Text, opt("--until", "TIME", "Created until then.")] = None,
+    error: Annotated[Text, opt("--error", "TEXT", "With this in their error.")] = None,
+    text: Annotated[Text, opt("--text", "TEXT", "With this anywhere.")] = None,
     compensate: Annotated[bool, opt("--compensate", "With cancel: undo what the runs did.")] = False,
     reason: Annotated[str, opt("--reason", "TEXT", "Kept with each run; not with rerun.")] = "",
     dry_run: Annotated[bool, opt("--dry-run", "Only say which runs they are.")] = False,
-    idempotency_key: Annotated[str | None, opt("--idempotency-key", "KEY", "The same key makes the job once.")] = None,
+    idempotency_key: Annotated[Text, opt("--idempotency-key", "KEY", "The same key makes the job once.")] = None,
     by: By = None,
 ) -> int:
     """Cancel, pause or resume many runs, or run them again. Workers do it in small batches."""
@@ -65,19 +65,13 @@ def start(
 @jobs.operation("list", "jobs.list", before=None)
 def listed(found: JobList, asked: Asked) -> None:
     """List jobs and backfills, newest first."""
-    rows = [
-        {
-            "job": one.job,
-            "action": one.action,
-            "state": one.state,
-            "done": one.done,
-            "waiting": one.get("waiting", "-"),
-            "refused": one.refused,
-            "by": one.created_by,
-        }
-        for one in found.jobs
-    ]
-    table(rows, f"there are no jobs. Make one: {asked.command('jobs', 'start', '--help')}")
+    table(
+        found.jobs,
+        f"there are no jobs. Make one: {asked.command('jobs', 'start', '--help')}",
+        "job action state done waiting refused by",
+        waiting=lambda one: one.get("waiting", "-"),
+        by=lambda one: one.created_by,
+    )
 
 
 @jobs.command("show")

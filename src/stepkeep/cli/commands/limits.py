@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from msgspec import UNSET
 
-from stepkeep.cli.arguments import By, arg, opt
+from stepkeep.cli.arguments import By, Text, arg, opt
 from stepkeep.cli.asking import table, tell
 from stepkeep.cli.command import Asked, Commands, program
 from stepkeep.cli.commands.decide import Reason, decided
@@ -45,16 +45,13 @@ def clear_slots(_: SlotList, asked: Asked) -> Iterator[str]:
 @slots.operation("list", "slots.list")
 def list_slots(found: SlotList, _: Asked) -> None:
     """List the limits, and how many runs hold a slot and wait for one."""
-    rows = [
-        {
-            "of": "the tenant" if one.workflow is None else f"workflow {one.workflow}",
-            "most": "no limit" if one.most is None else one.most,
-            "held": one.held,
-            "waiting": one.waiting,
-        }
-        for one in found.slots
-    ]
-    table(rows, "no run is under a limit: set one with `stepkeep slots set`, or `slots` in a definition")
+    table(
+        found.slots,
+        "no run is under a limit: set one with `stepkeep slots set`, or `slots` in a definition",
+        "of most held waiting",
+        of=lambda one: "the tenant" if one.workflow is None else f"workflow {one.workflow}",
+        most=lambda one: "no limit" if one.most is None else one.most,
+    )
 
 
 def _scope(asked: Asked) -> str:
@@ -125,11 +122,9 @@ def list_allowed(found: Allowed, _: Asked) -> None:
         table(rows, "nothing was ever changed")
 
 
-Run = Annotated[str | None, arg("RUN", "The run's id, or enough of its beginning or end.")]
-Queue = Annotated[str | None, opt("--queue", "NAME", 'A queue, not a run; the default one is "".', show_default=False)]
-Workflow = Annotated[
-    str | None, opt("--workflow", "NAME", "The new runs of a workflow, not a run.", show_default=False)
-]
+Run = Annotated[Text, arg("RUN", "The run's id, or enough of its beginning or end.")]
+Queue = Annotated[Text, opt("--queue", "NAME", 'A queue, not a run; the default one is "".', show_default=False)]
+Workflow = Annotated[Text, opt("--workflow", "NAME", "The new runs of a workflow, not a run.", show_default=False)]
 All = Annotated[bool, opt("--all", "The whole tenant in place of a run.")]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
-from stepkeep.cli.arguments import Apps, By, Input, arg, opt
+from stepkeep.cli.arguments import Apps, By, Input, Text, arg, opt
 from stepkeep.cli.asking import table, tell
 from stepkeep.cli.command import Asked, Commands, program
 from stepkeep.cli.commands.decide import and_run, stands
@@ -25,26 +25,20 @@ def send(
     first: Annotated[
         str, arg("[RUN]", "The run's id, or enough of its beginning or end; left out with --key and --correlation.")
     ],
-    second: Annotated[str | None, arg("NAME", "The event's name.")] = None,
-    payload: Annotated[str | None, opt("--payload", "JSON|@FILE", "What the message says.")] = None,
-    message_id: Annotated[str | None, opt("--id", "ID", "The sender's id: the same one again changes nothing.")] = None,
-    key: Annotated[
-        str | None, opt("--key", "KEY", "To the run with this business key; kept while no run has it.")
-    ] = None,
-    correlation: Annotated[
-        str | None, opt("--correlation", "ID", "To the only live run with this correlation id.")
-    ] = None,
+    second: Annotated[Text, arg("NAME", "The event's name.")] = None,
+    payload: Annotated[Text, opt("--payload", "JSON|@FILE", "What the message says.")] = None,
+    message_id: Annotated[Text, opt("--id", "ID", "The sender's id: the same one again changes nothing.")] = None,
+    key: Annotated[Text, opt("--key", "KEY", "To the run with this business key; kept while no run has it.")] = None,
+    correlation: Annotated[Text, opt("--correlation", "ID", "To the only live run with this correlation id.")] = None,
     start: Annotated[
-        str | None, opt("--start", "FILE_OR_NAME", "With --key: start this workflow if no run has the key.")
+        Text, opt("--start", "FILE_OR_NAME", "With --key: start this workflow if no run has the key.")
     ] = None,
     app: Apps = None,
     input: Input = None,  # noqa: A002 - the option's name
     idempotency_key: Annotated[
-        str | None, opt("--idempotency-key", "KEY", "With --start: the same key never makes a second run.")
+        Text, opt("--idempotency-key", "KEY", "With --start: the same key never makes a second run.")
     ] = None,
-    ttl: Annotated[
-        str | None, opt("--ttl", "DURATION", "With --key: how long it is kept for a run; 7d by default.")
-    ] = None,
+    ttl: Annotated[Text, opt("--ttl", "DURATION", "With --key: how long it is kept for a run; 7d by default.")] = None,
     by: By = None,
 ) -> int:
     """Send a message to a run.
@@ -112,11 +106,9 @@ mailbox = Commands("mailbox", "Messages that are kept for runs that do not exist
 @mailbox.operation("list", "mailbox.list", key=arg("[KEY]", "Only those for this business key."))
 def list_messages(found: MessageList, asked: Asked) -> str | None:
     """List the messages that are kept, in the order of business key and arrival."""
+    shown = ("key", "id", "name", "sender", "arrived_at")
     rows = [
-        {
-            **{name: one[name] for name in ("key", "id", "name", "sender", "arrived_at")},
-            "kept until": "expired" if one.expired else one.expires_at,
-        }
+        {**{name: one[name] for name in shown}, "kept until": "expired" if one.expired else one.expires_at}
         for one in found.messages
     ]
     table(rows, "no message is kept")

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
-from stepkeep.cli.arguments import By, arg, moment_of, opt
+from stepkeep.cli.arguments import By, Text, arg, moment_of, opt
 from stepkeep.cli.asking import ask, table, tell
 from stepkeep.cli.command import Asked, Commands, program
 from stepkeep.cli.printer import answer, say
@@ -78,7 +78,7 @@ def listed(settings: Settings) -> int:
             users += page.users
         return {"users": users}
 
-    shown = ("name", "kind", "display", "created_at", "created_by", "disabled_at")
+    shown = "name kind display created_at created_by disabled_at"
     return tell(settings, every, lambda found: table(found["users"], "no user is registered", shown))
 
 
@@ -132,7 +132,7 @@ def enable(_: UserView, asked: Asked) -> str:
 @users.command("history")
 def history(
     settings: Settings,
-    name: Annotated[str | None, arg("[NAME]", "Only changes of this user, group or tenant.")] = None,
+    name: Annotated[Text, arg("[NAME]", "Only changes of this user, group or tenant.")] = None,
 ) -> int:
     """Show every change of people, with its actor; check the hash chain, and that the tables say the same.
 
@@ -151,18 +151,15 @@ def history(
     if settings.json:
         answer({"history": entries, "chain": chain})
     else:
-        rows = [
-            {
-                "seq": one.seq,
-                "at": one.at,
-                "change": one.event.replace("_", " "),
-                "of": one.subject,
-                "by": one.by + (f" (vouched by {one.vouched_by})" if one.vouched_by else ""),
-                "detail": ", ".join(f"{key} {_plain(value)}" for key, value in (one.detail or {}).items()),
-            }
-            for one in entries
-        ]
-        table(rows, "nothing was ever changed")
+        table(
+            entries,
+            "nothing was ever changed",
+            "seq at change of by detail",
+            change=lambda one: one.event.replace("_", " "),
+            of=lambda one: one.subject,
+            by=lambda one: one.by + (f" (vouched by {one.vouched_by})" if one.vouched_by else ""),
+            detail=lambda one: ", ".join(f"{key} {_plain(value)}" for key, value in (one.detail or {}).items()),
+        )
         if chain.is_intact:
             say(f"the chain of {chain.entries} entries holds")
         else:
@@ -175,8 +172,8 @@ def history(
 @program.command("delegate")
 def delegate(
     settings: Settings,
-    delegator: Annotated[str | None, arg("[DELEGATOR]", "Whose roles count.")] = None,
-    to: Annotated[str | None, arg("[DELEGATE]", "The user who decides.")] = None,
+    delegator: Annotated[Text, arg("[DELEGATOR]", "Whose roles count.")] = None,
+    to: Annotated[Text, arg("[DELEGATE]", "The user who decides.")] = None,
     from_: Annotated[str | None, FROM] = None,
     until: Annotated[str | None, UNTIL] = None,
     open_ended: Annotated[bool, opt("--open-ended", "Without an end, until --end.")] = False,
@@ -189,7 +186,7 @@ def delegate(
     if listed:
         if delegator is not None:
             raise InvalidInput("--list takes no names.")
-        shown = ("delegator", "delegate", "valid_from", "valid_to", "granted_by", "reason")
+        shown = "delegator delegate valid_from valid_to granted_by reason"
         return tell(
             settings,
             lambda engine: engine.users.delegations(),
@@ -256,19 +253,14 @@ FILTERS = {
 )
 def audit(found: AuditPage, asked: Asked) -> None:
     """Search the audit log: operations with API keys and through the service, refusals, and changes of people."""
-    rows = [
-        {
-            "at": one.at,
-            "actor": one.actor + ("" if one.vouched_by is None else f" (by {one.vouched_by})"),
-            "key": one.key or "",
-            "operation": one.operation,
-            "target": one.target,
-            "outcome": one.outcome if one.code is None else f"{one.outcome}: {one.code}",
-            "from": one.address or "",
-        }
-        for one in found.audit
-    ]
-    table(rows, "no entry of the audit log fits")
+    table(
+        found.audit,
+        "no entry of the audit log fits",
+        "at actor key operation target outcome from",
+        actor=lambda one: one.actor + ("" if one.vouched_by is None else f" (by {one.vouched_by})"),
+        outcome=lambda one: one.outcome if one.code is None else f"{one.outcome}: {one.code}",
+        **{"from": lambda one: one.address},
+    )
     if found.next:
         target, *named = [(name, asked[name]) for name in FILTERS if asked[name] is not None or name == "target"]
         options = [f"--{name}={value}" for name, value in named]

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from msgspec.structs import replace
 
-from stepkeep.cli.arguments import arg, opt
+from stepkeep.cli.arguments import Text, arg, opt
 from stepkeep.cli.asking import read_key, service_address, table, told
 from stepkeep.cli.command import Commands
 from stepkeep.cli.profiles import Profile, complete_profile, profiles_file, read_profiles, write_profiles
@@ -20,9 +20,7 @@ profile = Commands("profile", "Services and databases by name.")
 
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,63}", re.ASCII)
 Name = Annotated[str, arg("NAME", "The profile.", autocompletion=complete_profile)]
-Chosen = Annotated[
-    str | None, arg("[NAME]", "The profile; the one in use without it.", autocompletion=complete_profile)
-]
+Chosen = Annotated[Text, arg("[NAME]", "The profile; the one in use without it.", autocompletion=complete_profile)]
 
 
 @profile.command("add", Needs.NOTHING)

@@ -6,7 +6,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Annotated, Any
 
-from stepkeep.cli.arguments import LARGEST, opt
+from stepkeep.cli.arguments import LARGEST, Text, opt
 from stepkeep.cli.asking import ask, told
 from stepkeep.cli.command import program
 from stepkeep.cli.printer import warn
@@ -23,22 +23,22 @@ TOLD_EVERY = 1.0
 @program.command("prune", Needs.DATABASE)
 def prune(
     settings: Settings,
-    older_than: Annotated[str | None, opt("--older-than", "DURATION", "Only runs that ended so long ago: 30d.")] = None,
+    older_than: Annotated[Text, opt("--older-than", "DURATION", "Only runs that ended so long ago: 30d.")] = None,
     keep: Annotated[int | None, opt("--keep", "N", "Spare the newest N finished runs.", min=0, max=LARGEST)] = None,
-    workflow: Annotated[str | None, opt("--workflow", "NAME", "Only runs of this one; --keep counts its runs.")] = None,
-    archive: Annotated[str | None, opt("--archive", "DIR", "Where archives go; nothing else is deleted.")] = None,
+    workflow: Annotated[Text, opt("--workflow", "NAME", "Only runs of this one; --keep counts its runs.")] = None,
+    archive: Annotated[Text, opt("--archive", "DIR", "Where archives go; nothing else is deleted.")] = None,
     no_archive: Annotated[bool, opt("--no-archive", "Delete without a trace.")] = False,
     forget_keys: Annotated[
-        str | None, opt("--forget-keys", "DURATION", "Also idempotency keys of runs that are gone, so old: 90d.")
+        Text, opt("--forget-keys", "DURATION", "Also idempotency keys of runs that are gone, so old: 90d.")
     ] = None,
     forget_audit: Annotated[
-        str | None, opt("--forget-audit", "DURATION", "Also entries of the audit log, so old: 400d.")
+        Text, opt("--forget-audit", "DURATION", "Also entries of the audit log, so old: 400d.")
     ] = None,
     forget_firings: Annotated[
-        str | None, opt("--forget-firings", "DURATION", "Also firings of triggers whose runs are gone, so old: 90d.")
+        Text, opt("--forget-firings", "DURATION", "Also firings of triggers whose runs are gone, so old: 90d.")
     ] = None,
     forget_jobs: Annotated[
-        str | None, opt("--forget-jobs", "DURATION", "Also jobs that ended so long ago, with their keys: 90d.")
+        Text, opt("--forget-jobs", "DURATION", "Also jobs that ended so long ago, with their keys: 90d.")
     ] = None,
     dry_run: Annotated[bool, opt("--dry-run", "Only count what would go.")] = False,
     batch: Annotated[int, opt("--batch", "How many runs are deleted in one transaction.", min=1, max=10_000)] = 500,

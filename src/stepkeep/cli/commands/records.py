@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, BinaryIO, cast
 
-from stepkeep.cli.arguments import ArchiveRoot, As, arg, finite, opt
+from stepkeep.cli.arguments import ArchiveRoot, As, Text, Texts, arg, finite, opt
 from stepkeep.cli.asking import find_run, open_engine, told
 from stepkeep.cli.command import Commands, program
 from stepkeep.cli.printer import binary_output, say
@@ -30,9 +30,9 @@ log = Commands("log", "Export and verify transition logs.")
 @log.command("export")
 def export(
     settings: Settings,
-    runs: Annotated[list[str] | None, arg("[RUN]...", "Which runs; or --all.")] = None,
+    runs: Annotated[Texts, arg("[RUN]...", "Which runs; or --all.")] = None,
     every: Annotated[bool, opt("--all", "All runs of the tenant.")] = False,
-    output: Annotated[str | None, opt("--output", "-o", "FILE", "Where to; standard output by default.")] = None,
+    output: Annotated[Text, opt("--output", "-o", "FILE", "Where to; standard output by default.")] = None,
     workers: Annotated[bool, opt("--workers", "With the workers, all journals in the order of time.")] = False,
     append: Annotated[bool, opt("--append", "Add to FILE if it exists.")] = False,
     force: Annotated[bool, opt("--force", "Replace FILE if it exists.")] = False,
@@ -184,7 +184,7 @@ state = Commands("state", "Write the state files of workstreams.")
 def export_state(
     settings: Settings,
     folder: Annotated[str, arg("DIR", "The folder of state files, such as .state.")],
-    runs: Annotated[list[str] | None, arg("[RUN]...", "Which runs; the newest of each workstream by default.")] = None,
+    runs: Annotated[Texts, arg("[RUN]...", "Which runs; the newest of each workstream by default.")] = None,
     follow: Annotated[bool, opt("--follow", "Keep the files current until interrupted.")] = False,
     interval: Annotated[
         float, opt("--interval", "SECONDS", "How often to look.", min=0.05, max=3600, callback=finite)
@@ -232,9 +232,7 @@ def _state_words(done: Exported) -> str:
 @program.command("archive", Needs.DATABASE)
 def archive(
     settings: Settings,
-    runs: Annotated[
-        list[str] | None, arg("[RUN]...", "Which ended runs; by default all whose workflow declares it.")
-    ] = None,
+    runs: Annotated[Texts, arg("[RUN]...", "Which ended runs; by default all whose workflow declares it.")] = None,
     to: Annotated[
         str, opt("--to", "DIR", "Where the named runs go; a declaration names its own folder.")
     ] = ".state/archive",

@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from stepkeep.cli.arguments import (
-    LARGEST,
     Apps,
     By,
     Capabilities,
@@ -19,6 +18,7 @@ from stepkeep.cli.arguments import (
     IdempotencyKey,
     Input,
     RunId,
+    Text,
     WrittenAs,
     arg,
     opt,
@@ -43,10 +43,10 @@ if TYPE_CHECKING:
 def run(
     settings: Settings,
     policies: Policies,
-    file: Annotated[str | None, arg("FILE", "A definition: YAML, JSON, or FILE.py[:NAME].")] = None,
+    file: Annotated[Text, arg("FILE", "A definition: YAML, JSON, or FILE.py[:NAME].")] = None,
     app: Apps = None,
     input: Input = None,  # noqa: A002 - the option's name
-    resume: Annotated[str | None, opt("--resume", "RUN", "Go on with this run instead of starting one.")] = None,
+    resume: Annotated[Text, opt("--resume", "RUN", "Go on with this run instead of starting one.")] = None,
     no_wait: Annotated[bool, opt("--no-wait", "Start the run and leave it to the workers.")] = False,
     key: IdempotencyKey = None,
     as_: WrittenAs = None,
@@ -131,7 +131,10 @@ def conclude(settings: Settings, worked: Worked, apps: list[str]) -> int:
 
 DryRun = Annotated[bool, opt("--dry-run", "Say what would run again and what would be adopted.")]
 Version = Annotated[
-    int | None, opt("--version", "N", "Another version of the workflow, where it is safe.", min=1, max=LARGEST)
+    int | None,
+    opt(
+        "--version", "N", "Another version of the workflow, where it is safe.", bounds_of="continuations.retry version"
+    ),
 ]
 Wait = Annotated[
     bool | None,
@@ -224,7 +227,7 @@ def rerun(
     by: By = None,
     capability: Capabilities = None,
     from_step: Annotated[
-        str | None, opt("--from", "STEP", "Run only this step and what depends on it; adopt the rest.")
+        Text, opt("--from", "STEP", "Run only this step and what depends on it; adopt the rest.")
     ] = None,
     version: Version = None,
     dry_run: DryRun = False,

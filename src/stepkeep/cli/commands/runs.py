@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from stepkeep.cli.arguments import As, By, arg, opt, run_filter
+from stepkeep.cli.arguments import As, By, Text, Texts, arg, opt, run_filter
 from stepkeep.cli.asking import ask, find_run, of_run, open_engine, tell
 from stepkeep.cli.command import program
 from stepkeep.cli.printer import answer, console, say
@@ -30,19 +30,17 @@ MOST_PARTS = 20
 @program.command("runs")
 def runs(
     settings: Settings,
-    text: Annotated[str | None, arg("TEXT", "Only runs that have this anywhere.")] = None,
-    state: Annotated[list[str] | None, opt("--state", "STATE", "Only runs in this state; may be repeated.")] = None,
-    workflow: Annotated[str | None, opt("--workflow", "NAME", "Only runs of this one.")] = None,
-    business_key: Annotated[str | None, opt("--business-key", "KEY", "Only runs with this business key.")] = None,
-    correlation_id: Annotated[str | None, opt("--correlation-id", "ID", "Only runs with this correlation id.")] = None,
-    label: Annotated[
-        list[str] | None, opt("--label", "NAME=TEXT", "Only runs with this label; may be repeated.")
-    ] = None,
-    since: Annotated[str | None, opt("--since", "TIME", "Created since: 2026-11-03T10:15Z, or 2h ago.")] = None,
-    until: Annotated[str | None, opt("--until", "TIME", "Created until then.")] = None,
-    error: Annotated[str | None, opt("--error", "TEXT", "Only runs with this in their error.")] = None,
-    limit: Annotated[int, opt("--limit", "At most this many.", min=1, max=1000)] = DEFAULT_LIMIT,
-    before: Annotated[str | None, opt("--before", "RUN", "Only runs older than this one: the next page.")] = None,
+    text: Annotated[Text, arg("TEXT", "Only runs that have this anywhere.")] = None,
+    state: Annotated[Texts, opt("--state", "STATE", "Only runs in this state; may be repeated.")] = None,
+    workflow: Annotated[Text, opt("--workflow", "NAME", "Only runs of this one.")] = None,
+    business_key: Annotated[Text, opt("--business-key", "KEY", "Only runs with this business key.")] = None,
+    correlation_id: Annotated[Text, opt("--correlation-id", "ID", "Only runs with this correlation id.")] = None,
+    label: Annotated[Texts, opt("--label", "NAME=TEXT", "Only runs with this label; may be repeated.")] = None,
+    since: Annotated[Text, opt("--since", "TIME", "Created since: 2026-11-03T10:15Z, or 2h ago.")] = None,
+    until: Annotated[Text, opt("--until", "TIME", "Created until then.")] = None,
+    error: Annotated[Text, opt("--error", "TEXT", "Only runs with this in their error.")] = None,
+    limit: Annotated[int, opt("--limit", "At most this many.", bounds_of="runs limit")] = DEFAULT_LIMIT,
+    before: Annotated[Text, opt("--before", "RUN", "Only runs older than this one: the next page.")] = None,
     every: Annotated[bool, opt("--all", "Look at every run for labels and texts.", show_default=False)] = False,
     as_: As = None,
 ) -> int:
@@ -169,10 +167,10 @@ async def _go_on(
 @program.command("quarantine")
 def quarantine(
     settings: Settings,
-    run: Annotated[str | None, arg("[RUN]", "The run to set aside; a part of its id is enough.")] = None,
-    reason: Annotated[str | None, opt("--reason", "TEXT", "Why; kept with the quarantine.")] = None,
+    run: Annotated[Text, arg("[RUN]", "The run to set aside; a part of its id is enough.")] = None,
+    reason: Annotated[Text, opt("--reason", "TEXT", "Why; kept with the quarantine.")] = None,
     by: By = None,
-    release: Annotated[str | None, opt("--release", "RUN", "End the quarantine of this run instead.")] = None,
+    release: Annotated[Text, opt("--release", "RUN", "End the quarantine of this run instead.")] = None,
     listed: Annotated[bool, opt("--list", "List the runs that are set aside instead.")] = False,
     history: Annotated[bool, opt("--history", "With --list: also those that were released.")] = False,
 ) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Annotated
 
-from stepkeep.cli.arguments import MOST_QUOTA, finite, opt
+from stepkeep.cli.arguments import Text, finite, opt
 from stepkeep.cli.asking import open_engine
 from stepkeep.cli.command import program
 from stepkeep.cli.inert_log import install_log, install_tracing
@@ -40,7 +40,7 @@ Grace = Annotated[
     opt("--grace", "SECONDS", "How long what is under way may take when it stops.", min=1, max=86_400, callback=finite),
 ]
 PublicUrl = Annotated[
-    str | None,
+    Text,
     opt(
         "--public-url",
         "URL",
@@ -51,7 +51,10 @@ PublicUrl = Annotated[
 MaxRuns = Annotated[
     int | None,
     opt(
-        "--max-concurrent-runs", "N", "Unfinished runs of each key that has no quota of its own.", min=1, max=MOST_QUOTA
+        "--max-concurrent-runs",
+        "N",
+        "Unfinished runs of each key that has no quota of its own.",
+        bounds_of="keys.create max_concurrent_runs",
     ),
 ]
 MaxRequests = Annotated[
@@ -60,8 +63,7 @@ MaxRequests = Annotated[
         "--max-requests-per-min",
         "N",
         "Requests a minute of each key that has no quota of its own, in this process.",
-        min=1,
-        max=MOST_QUOTA,
+        bounds_of="keys.create max_requests_per_min",
     ),
 ]
 LogLevel = Annotated[str, opt("--log-level", "LEVEL", "debug, info, warning or error.")]

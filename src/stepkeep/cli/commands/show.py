@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from msgspec.structs import replace
 
-from stepkeep.cli.arguments import As, RunId, arg, finite, moment_of, opt
+from stepkeep.cli.arguments import As, RunId, Text, arg, finite, moment_of, opt
 from stepkeep.cli.asking import ask, find_run, of_run, open_engine, tell
 from stepkeep.cli.command import Asked, program
 from stepkeep.cli.commands.runs import told
@@ -33,11 +33,9 @@ def show(
     settings: Settings,
     run: RunId,
     as_: As = None,
-    step: Annotated[
-        str | None, opt("--step", "NAME", "Only this step: its attempts with traceback, inputs and log.")
-    ] = None,
+    step: Annotated[Text, opt("--step", "NAME", "Only this step: its attempts with traceback, inputs and log.")] = None,
     at: Annotated[
-        str | None,
+        Text,
         opt(
             "--at",
             "SEQ|TIME",
@@ -140,7 +138,7 @@ def print_report(view: dict[str, Any], settings: Settings, tokens: dict[str, str
 def explain(
     settings: Settings,
     what: Annotated[str, arg("WHAT", "The id of a run (or a part of it), a queue, or a worker.")],
-    step: Annotated[str | None, arg("STEP", "Only this step of the run.")] = None,
+    step: Annotated[Text, arg("STEP", "Only this step of the run.")] = None,
 ) -> int:
     """Say why it does not move, and the command that moves it. Exit status 1 when something is wrong."""
     from stepkeep.operations.causes import FAULTS, unreachable

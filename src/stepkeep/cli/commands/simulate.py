@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from msgspec.structs import replace
 
-from stepkeep.cli.arguments import Apps, Input, WrittenAs, arg, opt
+from stepkeep.cli.arguments import Apps, Input, Texts, WrittenAs, arg, opt
 from stepkeep.cli.asking import open_engine
 from stepkeep.cli.command import program
 from stepkeep.cli.printer import answer, console, quiet_stdout, say
@@ -42,7 +42,7 @@ def simulate(
     pairs: Annotated[bool, opt("--pairs", "Let any two things go wrong together.")] = False,
     max_paths: Annotated[int, opt("--max-paths", "Walk at most this many paths.", min=1, max=1_000_000)] = 5_000,
     allow: Annotated[
-        list[str] | None, opt("--allow", "KIND", f"Accept a kind of finding: {', '.join(KINDS)}. Repeatable.")
+        Texts, opt("--allow", "KIND", f"Accept a kind of finding: {', '.join(KINDS)}. Repeatable.")
     ] = None,
     only_serious: Annotated[
         bool, opt("--serious", "Show only serious findings, and the paths that lead to them.")

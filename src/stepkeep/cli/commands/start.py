@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, Any
 
 from stepkeep.cli.arguments import (
-    LARGEST,
     Apps,
     By,
     Elsewhere,
     IdempotencyKey,
     Input,
+    Text,
+    Texts,
     WrittenAs,
     arg,
     label_of,
@@ -33,29 +34,25 @@ if TYPE_CHECKING:
 @program.command("start")
 def start(
     settings: Settings,
-    what: Annotated[str | None, arg("FILE_OR_NAME", "A definition, or the name of a published one.")] = None,
+    what: Annotated[Text, arg("FILE_OR_NAME", "A definition, or the name of a published one.")] = None,
     app: Apps = None,
     input: Input = None,  # noqa: A002 - the option's name
     version: Annotated[
-        int | None, opt("--version", "Which published version; the highest by default.", min=1, max=LARGEST)
+        int | None, opt("--version", "Which published version; the highest by default.", bounds_of="unserved version")
     ] = None,
     idle: Annotated[bool, opt("--idle", "Create the run and start it later (with --run).")] = False,
     key: IdempotencyKey = None,
-    business_key: Annotated[str | None, opt("--business-key", "KEY", "At most one live run has this key.")] = None,
-    correlation_id: Annotated[
-        str | None, opt("--correlation-id", "ID", "What the run belongs to, for searching.")
-    ] = None,
-    label: Annotated[
-        list[str] | None, opt("--label", "NAME=TEXT", "A label of the run, for searching; may be repeated.")
-    ] = None,
+    business_key: Annotated[Text, opt("--business-key", "KEY", "At most one live run has this key.")] = None,
+    correlation_id: Annotated[Text, opt("--correlation-id", "ID", "What the run belongs to, for searching.")] = None,
+    label: Annotated[Texts, opt("--label", "NAME=TEXT", "A label of the run, for searching; may be repeated.")] = None,
     priority: Annotated[int | None, opt("--priority", "Higher goes first.", min=-1_000_000, max=1_000_000)] = None,
     as_: WrittenAs = None,
-    run: Annotated[str | None, opt("--run", "RUN", "Start this run, created idle.")] = None,
-    at: Annotated[str | None, opt("--at", "TIME", "Start the run then, such as 2026-11-03T10:15Z.")] = None,
-    in_: Annotated[str | None, opt("--in", "DURATION", "Start the run after this time, such as 2h.")] = None,
-    webhook_url: Annotated[str | None, opt("--webhook-url", "URL", "Post the end of the run to this address.")] = None,
+    run: Annotated[Text, opt("--run", "RUN", "Start this run, created idle.")] = None,
+    at: Annotated[Text, opt("--at", "TIME", "Start the run then, such as 2026-11-03T10:15Z.")] = None,
+    in_: Annotated[Text, opt("--in", "DURATION", "Start the run after this time, such as 2h.")] = None,
+    webhook_url: Annotated[Text, opt("--webhook-url", "URL", "Post the end of the run to this address.")] = None,
     webhook_secret: Annotated[
-        str | None, opt("--webhook-secret", "NAME", "Name of the workers' secret that signs it.")
+        Text, opt("--webhook-secret", "NAME", "Name of the workers' secret that signs it.")
     ] = None,
     elsewhere: Elsewhere = False,
     by: By = None,

@@ -8,12 +8,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from stepkeep.cli.arguments import By, arg, moment_of, opt
-from stepkeep.cli.asking import ask, table, tell
+from stepkeep.cli.arguments import By, Text, Texts, arg, moment_of, opt
+from stepkeep.cli.asking import ask, table, tell, told
 from stepkeep.cli.command import Asked, Commands
-from stepkeep.cli.printer import answer, say
 from stepkeep.cli.settings import Settings
-from stepkeep.cli.status import SUCCEEDED
 from stepkeep.kernel.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -39,8 +37,7 @@ MaxRequests = Annotated[
     ),
 ]
 Output = Annotated[
-    Path | None,
-    opt("--output", "-o", "FILE", "Write the key to this new file, readable by its owner alone."),
+    Path | None, opt("--output", "-o", "FILE", "Write the key to this new file, readable by its owner alone.")
 ]
 
 
@@ -52,15 +49,13 @@ def create_key(
         list[str],
         opt("--scope", "SCOPE", "What for, repeated: read, start, decide, complete, operate, work, admin, vouch."),
     ],
-    expires: Annotated[str | None, opt("--expires", "TIME|DURATION", "Its end, such as 90d; none by default.")] = None,
+    expires: Annotated[Text, opt("--expires", "TIME|DURATION", "Its end, such as 90d; none by default.")] = None,
     max_concurrent_runs: MaxRuns = None,
     max_requests_per_min: MaxRequests = None,
     queue: Annotated[
-        list[str] | None, opt("--queue", "NAME", 'Work on this queue alone, repeated; the default one is "".')
+        Texts, opt("--queue", "NAME", 'Work on this queue alone, repeated; the default one is "".')
     ] = None,
-    handler: Annotated[
-        list[str] | None, opt("--handler", "NAME", "Work on steps of this handler alone, repeated.")
-    ] = None,
+    handler: Annotated[Texts, opt("--handler", "NAME", "Work on steps of this handler alone, repeated.")] = None,
     output: Output = None,
     by: By = None,
 ) -> int:
@@ -152,24 +147,24 @@ def _made(settings: Settings, work: Callable[[AsyncEngine], Awaitable[MadeKey]],
         found = ask(settings, work)
         if descriptor is not None:
             os.write(descriptor, f"{found.secret}\n".encode())
-    if settings.json:
-        told = found.as_json()
-        if output is not None:
-            told = {**{name: one for name, one in told.items() if name != "secret"}, "file": str(output)}
-        answer(told)
-        return SUCCEEDED
+    view = found.as_json()
+    if output is not None:
+        view = {**{name: one for name, one in view.items() if name != "secret"}, "file": str(output)}
+    return told(settings, view, _key_words(found, output))
+
+
+def _key_words(found: MadeKey, output: Path | None) -> Iterator[str]:
     key = found.key
     ends = f"; it ends at {key.expires_at}" if key.expires_at else ""
     only = f" (only {_limits(key)})" if _limits(key) else ""
-    say(f"key {key.id} of {key.owner} for {', '.join(key.scopes)}{only}{ends}")
+    yield f"key {key.id} of {key.owner} for {', '.join(key.scopes)}{only}{ends}"
     if output is None:
-        say(found.secret)
-        say("This is the only time it is shown. Use it in STEPKEEP_KEY, or in a file: --key-file FILE.")
+        yield found.secret
+        yield "This is the only time it is shown. Use it in STEPKEEP_KEY, or in a file: --key-file FILE."
     else:
-        say(f"It is in {output}. Use it: --key-file {output}, or STEPKEEP_KEY_FILE.")
+        yield f"It is in {output}. Use it: --key-file {output}, or STEPKEEP_KEY_FILE."
     if found.replaced:
-        say(f"key {found.replaced.id} works until {found.replaced.expires_at}")
-    return SUCCEEDED
+        yield f"key {found.replaced.id} works until {found.replaced.expires_at}"
 
 
 tenants = Commands("tenants", "Tenants and their settings.")
@@ -199,9 +194,7 @@ def quotas(
     name: Annotated[str, NAME],
     max_concurrent_runs: MaxRuns = None,
     max_requests_per_min: MaxRequests = None,
-    limit: Annotated[
-        list[str] | None, opt("--limit", "NAME=N", "Another quota, such as max_triggers=50. Repeatable.")
-    ] = None,
+    limit: Annotated[Texts, opt("--limit", "NAME=N", "Another quota, such as max_triggers=50. Repeatable.")] = None,
     none: Annotated[bool, opt("--none", "Take all limits away; those with a default have it again.")] = False,
     by: By = None,
 ) -> int:
@@ -245,7 +238,7 @@ def _limit(text: str) -> tuple[str, int]:
 def signing(
     settings: Settings,
     name: Annotated[str, NAME],
-    secret: Annotated[list[str] | None, opt("--secret", "SECRET", "The name of a secret, repeated.")] = None,
+    secret: Annotated[Texts, opt("--secret", "SECRET", "The name of a secret, repeated.")] = None,
     none: Annotated[bool, opt("--none", "Release no secret.")] = False,
     by: By = None,
 ) -> int:

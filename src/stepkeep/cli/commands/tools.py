@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Annotated, Any
 
-from stepkeep.cli.arguments import arg, opt
+from stepkeep.cli.arguments import Text, Texts, arg, opt
 from stepkeep.cli.asking import ask, open_engine, read_key, told
 from stepkeep.cli.command import program
 from stepkeep.cli.inert_log import install_log
@@ -27,8 +27,8 @@ SHELLS = ("bash", "zsh", "fish", "powershell")
 @program.command("call")
 def call(
     settings: Settings,
-    name: Annotated[str | None, arg("OPERATION", "As in `slots.set`. Without it, all are listed.")] = None,
-    given: Annotated[list[str] | None, arg("NAME=VALUE…", "Arguments: JSON, @FILE with JSON, or else a text.")] = None,
+    name: Annotated[Text, arg("OPERATION", "As in `slots.set`. Without it, all are listed.")] = None,
+    given: Annotated[Texts, arg("NAME=VALUE…", "Arguments: JSON, @FILE with JSON, or else a text.")] = None,
 ) -> int:
     """Call an operation by its name, and print its answer as JSON."""
     from stepkeep.operations.operation import CATALOGUE, routed
@@ -101,7 +101,7 @@ async def _serve(settings: Settings, allow_approvals: bool) -> None:
 @program.command("demo", Needs.NOTHING)
 def demo(
     settings: Settings,
-    directory: Annotated[str | None, opt("--directory", "DIR", "Where to work; a temporary one by default.")] = None,
+    directory: Annotated[Text, opt("--directory", "DIR", "Where to work; a temporary one by default.")] = None,
 ) -> int:
     """Show a rollback, a worker that is killed and replaced, and an approval. Needs no network and no set-up."""
     from stepkeep.cli.demo.tour import tour

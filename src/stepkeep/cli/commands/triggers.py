@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
-from stepkeep.cli.arguments import By, arg, moment_of, opt
+from stepkeep.cli.arguments import By, Text, Texts, arg, moment_of, opt
 from stepkeep.cli.asking import Words, table, tell
 from stepkeep.cli.command import Asked, Commands, program
 from stepkeep.cli.printer import say
@@ -35,18 +35,9 @@ Name = Annotated[str, NAME]
 @triggers.operation("list", "triggers.list")
 def listed(found: TriggerList, asked: Asked) -> None:
     """List triggers with their state and their next moment."""
-    rows = [
-        {
-            "trigger": one.trigger,
-            "workflow": one.workflow,
-            "kind": one.kind,
-            "fires": _source(one),
-            "state": one.state,
-            "next": one.next_at or "-",
-        }
-        for one in found.triggers
-    ]
-    table(rows, f"there are no triggers. Add one: {asked.command('triggers', 'add', '--help')}")
+    nothing = f"there are no triggers. Add one: {asked.command('triggers', 'add', '--help')}"
+    columns = "trigger workflow kind fires state next"
+    table(found.triggers, nothing, columns, fires=_source, next=lambda one: one.next_at or "-")
 
 
 @triggers.operation("show", "triggers.show", name=NAME, firings=opt("--firings", "How many firings to show."))
@@ -83,19 +74,19 @@ def add(
     settings: Settings,
     name: Name,
     workflow: Annotated[str, arg("WORKFLOW", "A published workflow.")],
-    cron: Annotated[str | None, opt("--cron", "EXPRESSION", "Five fields, or a name such as @daily.")] = None,
-    every: Annotated[str | None, opt("--every", "DURATION", "An interval, such as 15m.")] = None,
-    zone: Annotated[str | None, opt("--zone", "ZONE", "Of the cron expression; UTC.")] = None,
-    gap: Annotated[str | None, opt("--gap", "shift|skip", "For skipped local times.")] = None,
-    fold: Annotated[str | None, opt("--fold", "first|both", "For repeated local times.")] = None,
-    jitter: Annotated[str | None, opt("--jitter", "DURATION", "Start up to so much later than the moment.")] = None,
-    event: Annotated[str | None, opt("--event", "NAME", "Fire on events of this name; `order.*` is a pattern.")] = None,
-    ended: Annotated[str | None, opt("--ended", "WORKFLOW", "Fire when runs of this workflow end.")] = None,
-    state: Annotated[list[str] | None, opt("--state", "STATE", "With --ended: only in this state; repeated.")] = None,
-    condition: Annotated[str | None, opt("--if", "EXPRESSION", "Fire only if it holds: riskScore >= 0.7.")] = None,
-    overlap: Annotated[str | None, opt("--overlap", "POLICY", "skip, queue, cancel or allow.")] = None,
-    catch_up: Annotated[str | None, opt("--catch-up", "POLICY", "Missed moments: none, last or all.")] = None,
-    with_: Annotated[str | None, opt("--with", "JSON|@FILE", "The input, with ${{ payload.field }}.")] = None,
+    cron: Annotated[Text, opt("--cron", "EXPRESSION", "Five fields, or a name such as @daily.")] = None,
+    every: Annotated[Text, opt("--every", "DURATION", "An interval, such as 15m.")] = None,
+    zone: Annotated[Text, opt("--zone", "ZONE", "Of the cron expression; UTC.")] = None,
+    gap: Annotated[Text, opt("--gap", "shift|skip", "For skipped local times.")] = None,
+    fold: Annotated[Text, opt("--fold", "first|both", "For repeated local times.")] = None,
+    jitter: Annotated[Text, opt("--jitter", "DURATION", "Start up to so much later than the moment.")] = None,
+    event: Annotated[Text, opt("--event", "NAME", "Fire on events of this name; `order.*` is a pattern.")] = None,
+    ended: Annotated[Text, opt("--ended", "WORKFLOW", "Fire when runs of this workflow end.")] = None,
+    state: Annotated[Texts, opt("--state", "STATE", "With --ended: only in this state; repeated.")] = None,
+    condition: Annotated[Text, opt("--if", "EXPRESSION", "Fire only if it holds: riskScore >= 0.7.")] = None,
+    overlap: Annotated[Text, opt("--overlap", "POLICY", "skip, queue, cancel or allow.")] = None,
+    catch_up: Annotated[Text, opt("--catch-up", "POLICY", "Missed moments: none, last or all.")] = None,
+    with_: Annotated[Text, opt("--with", "JSON|@FILE", "The input, with ${{ payload.field }}.")] = None,
     by: By = None,
 ) -> int:
     """Add a trigger for the newest version of a workflow, or change one that was added so."""
@@ -151,13 +142,13 @@ def fire(one: FiringView, asked: Asked) -> str:
 def backfill(
     settings: Settings,
     name: Name,
-    since: Annotated[str | None, opt("--since", "TIME", "The first moment.")] = None,
-    until: Annotated[str | None, opt("--until", "TIME", "The end, exclusive; now.")] = None,
+    since: Annotated[Text, opt("--since", "TIME", "The first moment.")] = None,
+    until: Annotated[Text, opt("--until", "TIME", "The end, exclusive; now.")] = None,
     at_once: Annotated[
         int, opt("--at-once", "How many of its runs live at a time.", bounds_of="triggers.backfill at_once")
     ] = 5,
     dry_run: Annotated[bool, opt("--dry-run", "Count the moments and start nothing.")] = False,
-    stop: Annotated[str | None, opt("--stop", "ID", "End this backfill instead; its runs go on.")] = None,
+    stop: Annotated[Text, opt("--stop", "ID", "End this backfill instead; its runs go on.")] = None,
     by: By = None,
 ) -> int:
     """Fire the moments of a range that have no run. Workers do it in small batches."""

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
-from stepkeep.cli.arguments import LARGEST, By, arg, opt
+from stepkeep.cli.arguments import LARGEST, By, Text, arg, opt
 from stepkeep.cli.asking import SHORTEST_ID, find_run, of_run, tell
 from stepkeep.cli.command import program
 from stepkeep.cli.settings import Settings
+from stepkeep.definition.bounds import MAX_VERSION
 from stepkeep.kernel.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -21,8 +22,8 @@ if TYPE_CHECKING:
 def diff(
     settings: Settings,
     first: Annotated[str, arg("A", "WORKFLOW@VERSION, or the id of a run.")],
-    second: Annotated[str | None, arg("B", "Another one of the same kind.")] = None,
-    step: Annotated[str | None, opt("--step", "STEP", "With one run: a step whose attempts are compared.")] = None,
+    second: Annotated[Text, arg("B", "Another one of the same kind.")] = None,
+    step: Annotated[Text, opt("--step", "STEP", "With one run: a step whose attempts are compared.")] = None,
     attempts: Annotated[
         tuple[int, int] | None,
         opt("--attempts", "N M", "With --step: two numbers of attempts; the last two by default.", min=1, max=LARGEST),
@@ -82,19 +83,20 @@ def version_in(text: str) -> tuple[str, int] | None:
         return None
     if not name or not version.isascii() or not version.isdigit():
         raise InvalidInput(f"a version is written WORKFLOW@VERSION, as order@3; not {text[:80]!r}.")
-    if len(version) > len(str(LARGEST)) or int(version) > LARGEST:
-        raise InvalidInput(f"a version is a whole number from 1 to {LARGEST}, not {version[:20]}.")
+    if len(version) > len(str(MAX_VERSION)) or int(version) > MAX_VERSION:
+        raise InvalidInput(f"a version is a whole number from 1 to {MAX_VERSION}, not {version[:20]}.")
     return name, int(version)
 
 
 @program.command("migrate")
 def migrate(
     settings: Settings,
-    to: Annotated[int, opt("--to", "VERSION", "The version to go on under.", min=1, max=LARGEST)],
-    run: Annotated[str | None, arg("RUN", "The run's id, or enough of its beginning or end.")] = None,
-    all_of: Annotated[str | None, opt("--all", "WORKFLOW", "Every live run of this workflow, by a job.")] = None,
+    to: Annotated[int, opt("--to", "VERSION", "The version to go on under.", bounds_of="migrations.migrate to")],
+    run: Annotated[Text, arg("RUN", "The run's id, or enough of its beginning or end.")] = None,
+    all_of: Annotated[Text, opt("--all", "WORKFLOW", "Every live run of this workflow, by a job.")] = None,
     of: Annotated[
-        int | None, opt("--of", "VERSION", "With --all: only runs of this version.", min=1, max=LARGEST)
+        int | None,
+        opt("--of", "VERSION", "With --all: only runs of this version.", bounds_of="migrations.migrate_all of"),
     ] = None,
     dry_run: Annotated[bool, opt("--dry-run", "Only say which runs could be migrated, and why others stay.")] = False,
     reason: Annotated[str, opt("--reason", "TEXT", "Kept with the end of the run.")] = "",

@@ -9,7 +9,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, context
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from stepkeep.cli.arguments import Apps, ArchiveRoot, Capabilities, Concurrency, Threads, finite, opt
+from stepkeep.cli.arguments import Apps, ArchiveRoot, Capabilities, Concurrency, Text, Texts, Threads, finite, opt
 from stepkeep.cli.asking import open_engine, read_key, required_key, service_address
 from stepkeep.cli.command import program
 from stepkeep.cli.commands.serve import MetricsHost, MetricsPort
@@ -39,7 +39,7 @@ def worker(
     threads: Threads = 64,
     capability: Capabilities = None,
     queue: Annotated[
-        list[str] | None, opt("--queue", "NAME", 'Serve only these queues; may be repeated. The default queue is "".')
+        Texts, opt("--queue", "NAME", 'Serve only these queues; may be repeated. The default queue is "".')
     ] = None,
     name: Annotated[str, opt("--name", "NAME", "What this worker's id begins with.")] = "worker",
     grace: Annotated[
@@ -51,9 +51,7 @@ def worker(
     keep_log: Annotated[
         int, opt("--keep-log", "Keep the last N lines of ctx.logger with each attempt.", min=0, max=1000)
     ] = 0,
-    state_dir: Annotated[
-        str | None, opt("--state-dir", "DIR", "Keep the state files of workstreams in DIR current.")
-    ] = None,
+    state_dir: Annotated[Text, opt("--state-dir", "DIR", "Keep the state files of workstreams in DIR current.")] = None,
     archive_root: ArchiveRoot = Path(),
     delete_expired: Annotated[
         bool, opt("--delete-expired", "Delete archived runs when the `keep` of their workflow has passed.")

@@ -7,7 +7,7 @@ first line of an action gives its dependencies, its order and its completion mod
 from __future__ import annotations
 
 from stepkeep.dialects.dialect import Say
-from stepkeep.dialects.timeline import Change, Timeline, invariants
+from stepkeep.dialects.timeline import Change, Timeline, decided_in_time, invariants, late_enough
 
 ENDED = frozenset({"Succeeded", "Failed", "Cancelled"})
 WAITING = "WaitingForManualCompletion"
@@ -86,6 +86,11 @@ def _no_start_after_a_failure(timeline: ActionTimeline, change: Change, say: Say
         say(f"action {change.step} starts although {timeline.failed} has failed")
 
 
+def _the_run_starts_first(timeline: ActionTimeline, change: Change, say: Say) -> None:
+    if _starts(change) and timeline.run in (None, "Pending"):
+        say(f"action {change.step} starts while the run is {timeline.run or 'not created'}")
+
+
 def _manual_means_manual(timeline: ActionTimeline, change: Change, say: Say) -> None:
     if not change.step or change.source is None:
         return
@@ -139,6 +144,9 @@ INVARIANTS = invariants(ActionTimeline, ("action", "run"), (
     ("predecessors first",     "003 §1.1, §1.2 join, §2 rule 1",_predecessors_are_done),
     ("deterministic dispatch", "003 §1.2 order, then actionId",  _dispatch_goes_by_order),
     ("fail-fast",              "003 §1.3 no new actions",        _no_start_after_a_failure),
+    ("a run starts first",     "003 §2 Pending -> Running",      _the_run_starts_first),
+    ("signals in time",        "003 §3.3 only while it waits",   decided_in_time),
+    ("waits until their end",  "003 §3.2 on timeout",            late_enough),
     ("manual completion",      "003 §2 rules 2 and 3",           _manual_means_manual),
     ("manual signal",          "003 §2 rule 4, §3.3",            _a_signal_ends_the_wait),
     ("bounded attempts",       "003 §3.1 maxAttempts 1 to 10",   _attempts_are_bounded),

@@ -7,7 +7,7 @@ first line of a step gives its dependencies and its policy.
 from __future__ import annotations
 
 from stepkeep.dialects.dialect import Say
-from stepkeep.dialects.timeline import Change, Timeline, invariants
+from stepkeep.dialects.timeline import Change, Timeline, decided_in_time, invariants, late_enough
 
 ENDED = frozenset({"completed", "failed", "cancelled"})
 SETTLED = frozenset({"completed", "failed", "skipped", "cancelled"})
@@ -21,9 +21,15 @@ class IoaTimeline(Timeline):
     def __init__(self) -> None:
         super().__init__()
         self.failed: dict[str, None] = {}
+        self.open: dict[str, None] = {}
+        """Gates that wait for a person."""
 
     def take(self, change: Change) -> None:
         super().take(change)
+        if change.step:
+            self.open.pop(change.step, None)
+        if change.enters("running") and change.facts.get("because") == "gate_opened":
+            self.open[change.step] = None
         if change.step:
             self.failed.pop(change.step, None)
         if change.enters("failed"):
@@ -80,6 +86,20 @@ def _blocked_on_a_step(timeline: IoaTimeline, change: Change, say: Say) -> None:
         say("the workflow is blocked and no step waits for input")
 
 
+def _blocked_by_an_open_gate(timeline: IoaTimeline, change: Change, say: Say) -> None:
+    # A worker claims nothing while the workflow is paused, for which the seed has no word.
+    is_claim = change.enters("running") and change.facts.get("because") == "claimed"
+    if is_claim and timeline.open and timeline.run == "executing":
+        say(f"step {change.step} starts while the gate {next(iter(timeline.open))} is open, and nothing blocks")
+
+
+def _attempts_are_bounded(timeline: IoaTimeline, change: Change, say: Say) -> None:
+    most = timeline.facts.get(change.step, {}).get("max_attempts")
+    attempt = change.facts.get("attempt")
+    if change.step and most is not None and attempt is not None and attempt > most:
+        say(f"step {change.step} is at attempt {attempt}, and at most {most} are allowed")
+
+
 def _only_completed_is_undone(timeline: IoaTimeline, change: Change, say: Say) -> None:
     if change.enters_run("compensating") and not timeline.having("completed"):
         say("the workflow compensates and no step was completed")
@@ -102,6 +122,10 @@ INVARIANTS = invariants(IoaTimeline, ("step", "workflow"), (
     ("completed-means-finished",      "000 §1 completed: all steps",                 _completed_means_finished),
     ("failed-has-a-reason",           "000 §1 failed: one or more steps; §3.4",      _failed_has_a_reason),
     ("blocked-on-a-step",             "000 §1 blocked: a step requires human input", _blocked_on_a_step),
+    ("blocked-by-an-open-gate",       "000 §1 blocked: waiting for external input",  _blocked_by_an_open_gate),
+    ("attempts-are-bounded",          "000 §3.2 maxRetries: maximum retry attempts", _attempts_are_bounded),
+    ("decided-in-time",               "000 §1 blocked → failed: timeout",            decided_in_time),
+    ("blocked-until-its-timeout",     "000 §1 blocked → failed: timeout",            late_enough),
     ("only-completed-is-undone",      "000 §4.2 rule 1",                             _only_completed_is_undone),
     ("every-step-is-settled",         "000 §6 guideline 6; §1 terminal states",      _every_step_is_settled),
 ), with_head=False)

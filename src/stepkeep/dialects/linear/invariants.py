@@ -7,13 +7,22 @@ first line of a step gives its sequence number and its limit.
 from __future__ import annotations
 
 from stepkeep.dialects.dialect import Say
-from stepkeep.dialects.timeline import Change, Timeline, invariants
+from stepkeep.dialects.timeline import (
+    Change,
+    Timeline,
+    decided_in_time,
+    invariants,
+    late_enough,
+    reclaimed_after_its_lease,
+)
 
 ENDED = frozenset({"COMPLETED", "FAILED", "CANCELED"})
 ACTIVE = frozenset({"READY", "RUNNING", "WAITING"})
 
 START = "002 Start Flow"
 SCOPE = "002 Scope"
+RECOVERY = "002 Tick Flow 1) Lease Recovery: locked_until < now"
+TIMEOUT = "002 Tick Flow 3) Claim Timed-out WAITING Steps: deadline_at <= now"
 CLAIM = "002 Tick Flow 2) Claim READY Steps"
 GUARD = "002 Execution Result Handling: the lease condition"
 COMPLETED = "002 A) Completed"
@@ -165,6 +174,9 @@ INVARIANTS = invariants(
         ("a step is activated when the one before is DONE", COMPLETED, _activated_by_its_predecessor),
         ("current_step_seq moves by one", COMPLETED, _pointer_moves_by_one),
         ("RUNNING is reached by a claim alone", CLAIM, _running_by_a_claim),
+        ("a lease is recovered when it has expired", RECOVERY, reclaimed_after_its_lease),
+        ("a wait times out at its deadline", TIMEOUT, late_enough),
+        ("what comes after the deadline does not count", TIMEOUT, decided_in_time),
         ("only the holder of the lease writes", GUARD, _only_the_holder_writes),
         ("COMPLETED means that all steps are DONE", COMPLETED, _completed_means_all_done),
         ("retries respect max_attempts", RETRY, _retries_within_the_limit),

@@ -9,7 +9,7 @@ from __future__ import annotations
 from heapq import heappop, heappush
 
 from stepkeep.dialects.dialect import Say
-from stepkeep.dialects.timeline import Change, Timeline, invariants
+from stepkeep.dialects.timeline import Change, Timeline, decided_in_time, invariants, reclaimed_after_its_lease
 
 ENDED = frozenset({"SUCCEEDED", "FAILED", "CANCELED"})
 SETTLED = ENDED | {"SKIPPED"}
@@ -19,6 +19,7 @@ ADOPTED = "adopted", "run_created"
 
 APPROVAL = "001 Approval only from WAITING_APPROVAL"
 WORKERS = "001 Worker never executes APPROVAL"
+RECLAIMING = "001 Reclaiming stale RUNNING steps"
 ORDERING = "001 Ordering constraints from templates"
 RETRIES = "001 Retries and exponential backoff"
 
@@ -153,6 +154,8 @@ INVARIANTS = invariants(
     (
         ("approval only from WAITING_APPROVAL", APPROVAL, _approved_from_waiting),
         ("approval is a person's", WORKERS, _approved_by_people),
+        ("an approval is in time", APPROVAL, decided_in_time),
+        ("a step is reclaimed when it is stale", RECLAIMING, reclaimed_after_its_lease),
         ("no worker executes a gate", WORKERS, _no_worker_at_a_gate),
         ("steps are created in position order", ORDERING, _created_in_position_order),
         ("a step begins when all earlier ones SUCCEEDED", ORDERING, _after_all_earlier),

@@ -21,6 +21,7 @@ from stepkeep.store.protocol import Store
 from stepkeep.worker.membership import Membership
 from stepkeep.worker.remote.channel import Channel, WorkerForgotten
 from stepkeep.worker.remote.notices import Notices
+from stepkeep.worker.remote.requests import Heartbeat, Registration
 
 
 class RemoteMembership(Membership):
@@ -34,14 +35,14 @@ class RemoteMembership(Membership):
     async def join(self, queues: tuple[int, ...]) -> None:
         self._queues = queues
         self._instance = self._instance or secrets.token_hex(8)
-        body = {
-            "app": self.app,
-            "instance": self._instance,
-            "host": socket.gethostname()[:100] or "remote",
-            "pid": os.getpid(),
-            "capacity": self._capacity,
-            "capabilities": list(self._capabilities),
-        }
+        body = Registration(
+            app=self.app,
+            instance=self._instance,
+            host=socket.gethostname()[:100] or "remote",
+            pid=os.getpid(),
+            capacity=self._capacity,
+            capabilities=tuple(self._capabilities),
+        )
         self._row = (await self._channel.ask(Registered, "POST", "/work/workers", body)).worker.row(queues)
         self._instance = ""
         self._channel.worker_id = self._row.id
@@ -55,23 +56,23 @@ class RemoteMembership(Membership):
             return False
 
     async def _beaten(self, before: Worker) -> Worker:
-        return await self._tell("heartbeat", {})
+        return await self._tell("heartbeat", Heartbeat())
 
     async def publish(self, offer: Offer) -> None:
-        await self._tell("heartbeat", {"report": msgspec.to_builtins(offer)})
+        await self._tell("heartbeat", Heartbeat(report=msgspec.to_builtins(offer)))
 
     async def mark(self, busy: bool, since: int | None = None) -> None:
         """The service knows when the worker claimed."""
         if (self.row.state is WorkerState.BUSY) is busy or self.row.state not in (WorkerState.IDLE, WorkerState.BUSY):
             return
         async with self._one_at_a_time:
-            told = await self._tell("heartbeat", {"busy": busy})
+            told = await self._tell("heartbeat", Heartbeat(busy=busy))
             # The incarnation stays: the next heartbeat must see that it is another one.
             self._row = replace(self.row, state=told.state)
 
     async def drain(self) -> None:
         async with self._one_at_a_time:
-            self._row = await self._tell("drain", None)
+            self._row = await self._tell("drain")
 
     async def leave(self) -> None:
         self._notices.stop()
@@ -79,6 +80,6 @@ class RemoteMembership(Membership):
             told = await self._channel.ask(Registered, "DELETE", f"/work/workers/{self.row.id}")
             self._row = told.worker.row(self._queues)
 
-    async def _tell(self, what: str, body: Any) -> Worker:
+    async def _tell(self, what: str, body: Heartbeat | None = None) -> Worker:
         told = await self._channel.ask(Registered, "POST", self._channel.path(what), body)
         return told.worker.row(self._queues)

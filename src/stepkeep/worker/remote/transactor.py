@@ -29,6 +29,7 @@ from stepkeep.operations.network import NAME
 from stepkeep.operations.payloads import OutputKey, Payloads
 from stepkeep.operations.plans import PlanCache
 from stepkeep.operations.recorded_calls import CallReader, RecordedCall
+from stepkeep.operations.remote_work import MOST_AT_ONCE
 from stepkeep.operations.settings import SettingKind
 from stepkeep.operations.transact import Claim, Transactor
 from stepkeep.operations.work_messages import (
@@ -52,6 +53,20 @@ from stepkeep.store.protocol import Store
 from stepkeep.store.records import Evidence
 from stepkeep.worker.remote.channel import Channel
 from stepkeep.worker.remote.notices import Notices
+from stepkeep.worker.remote.requests import (
+    CallsRequest,
+    CheckpointRequest,
+    Claiming,
+    ClaimRequest,
+    EvidenceRequest,
+    InputsRequest,
+    OneEvidence,
+    OneLease,
+    OneReport,
+    OneRun,
+    RenewRequest,
+    ReportRequest,
+)
 
 log = logging.getLogger("stepkeep.worker")
 
@@ -81,23 +96,19 @@ class RemoteStore:
         return True
 
     async def renew(self, leases: Sequence[Lease]) -> list[Renewed]:
-        body = {
-            "leases": [
-                {"run_id": one.run_id, "no": one.no, "fence": one.fence, "lease_us": one.lease} for one in leases
-            ]
-        }
+        body = RenewRequest([OneLease(one.run_id, one.no, one.fence, one.lease) for one in leases])
         told = await self._channel.ask(Renewals, "POST", self._channel.path("renew"), body, tries=TRIES, seconds=10)
         return told.renewed
 
     async def read_details(self, keys: Sequence[RunKey]) -> dict[RunKey, Details]:
-        found = await self._read([{"run_id": run_id, "details": True} for _, run_id in keys])
+        found = await self._read([OneRun(run_id, details=True) for _, run_id in keys])
         return {(self._tenant, one.run_id): _details(one.details) for one in found if one.details}
 
     async def read_outputs(self, wants: Sequence[OutputKey]) -> dict[OutputKey, bytes | None]:
         by_run: dict[str, list[int]] = {}
         for _, run_id, no in wants:
             by_run.setdefault(run_id, []).append(no)
-        found = await self._read([{"run_id": run_id, "outputs": numbers} for run_id, numbers in by_run.items()])
+        found = await self._read([OneRun(run_id, outputs=tuple(numbers)) for run_id, numbers in by_run.items()])
         return {
             (self._tenant, one.run_id, each.no): None if each.absent else bytes(each.output)
             for one in found
@@ -105,7 +116,7 @@ class RemoteStore:
         }
 
     async def read_steps(self, tenant: str, run_id: str) -> list[Step]:
-        found = await self._read([{"run_id": run_id, "states": True}])
+        found = await self._read([OneRun(run_id, states=True)])
         return msgspec.convert(found[0].steps, list[Step]) if found else []
 
     async def read_setting(
@@ -119,14 +130,11 @@ class RemoteStore:
         )
 
     async def add_evidence(self, evidence: Sequence[Evidence]) -> None:
-        told = [
-            {"run_id": one.run_id, "no": one.no, "fence": one.fence, "evidence": msgspec.Raw(one.body)}
-            for one in evidence
-        ]
-        await self._channel.ask(Kept, "POST", self._channel.path("evidence"), {"evidence": told}, tries=TRIES)
+        told = [OneEvidence(one.run_id, one.no, one.fence, cast(Any, msgspec.Raw(one.body))) for one in evidence]
+        await self._channel.ask(Kept, "POST", self._channel.path("evidence"), EvidenceRequest(told), tries=TRIES)
 
-    async def _read(self, runs: list[dict[str, Any]]) -> list[WorkRun]:
-        return (await self._channel.ask(RunData, "POST", self._channel.path("inputs"), {"runs": runs})).runs
+    async def _read(self, runs: list[OneRun]) -> list[WorkRun]:
+        return (await self._channel.ask(RunData, "POST", self._channel.path("inputs"), InputsRequest(runs))).runs
 
 
 class RemoteCalls(CallReader):
@@ -137,13 +145,13 @@ class RemoteCalls(CallReader):
 
     async def read(self, claim: Claim) -> list[RecordedCall]:
         found: list[RecordedCall] = []
-        body: dict[str, Any] = {"run_id": claim.run_id, "no": claim.step.no, "fence": claim.step.fence}
+        body = CallsRequest(claim.run_id, claim.step.no, claim.step.fence)
         while True:
             page = await self._channel.ask(RecordedCalls, "POST", self._channel.path("calls"), body, tries=TRIES)
             found += [self._recorded(claim, one) for one in page.calls]
             if page.following is None:
                 return found
-            body |= {"start": page.following, "until": page.until}
+            body = msgspec.structs.replace(body, start=page.following, until=page.until)
 
     def _recorded(self, claim: Claim, one: WorkCall) -> RecordedCall:
         call = Called(kind=one.kind, name=one.name, digest=one.digest, arguments="null", step="{}")
@@ -184,7 +192,7 @@ class RemoteTransactor(Transactor):
         self.payloads = RemotePayloads(self.store)
         self.payloads.max_bytes = LARGEST_RESULT
         self.calls = RemoteCalls(channel, tenant, self.payloads)
-        self._unanswered: dict[str, Any] | None = None
+        self._unanswered: ClaimRequest | None = None
 
     async def submit_all(self, events: Sequence[Event]) -> list[Answer]:
         """Report these outcomes. Timers are left to the service, which sweeps."""
@@ -205,18 +213,18 @@ class RemoteTransactor(Transactor):
         else:
             claims = []
         if not claims and not surplus:
-            body = {
-                **self._wanted(claimer, min(limit, claimer.slots)),
-                "request_id": secrets.token_hex(8),
-                "after": after,
-                "run_id": None if run is None else run[1],
-            }
+            body = ClaimRequest(
+                **_wanted(claimer, min(limit, claimer.slots)),
+                request_id=secrets.token_hex(8),
+                after=after,
+                run_id=None if run is None else run[1],
+            )
             claims = await self._send_claim(body)
         if surplus:
             await self._release(claimer, surplus, "it was claimed by a request whose answer was lost")
         return claims
 
-    async def _send_claim(self, body: dict[str, Any]) -> list[Claim]:
+    async def _send_claim(self, body: ClaimRequest) -> list[Claim]:
         self._unanswered = body
         try:
             told = await self._channel.ask(Claims, "POST", self._channel.path("claim"), body, tries=TRIES)
@@ -233,28 +241,19 @@ class RemoteTransactor(Transactor):
         claims: list[Claim] = []
         portions = _portions(events)
         for place, portion in enumerate(portions):
-            body: dict[str, Any] = {
-                "reports": [
-                    {"run_id": one.run_id, "no": one.no, "fence": one.fence, "outcome": outcome_json(one.outcome)}
-                    for one in portion
-                ],
-                "request_id": _name_of(portion),
-            }
-            if claimer is not None and place == len(portions) - 1:
-                body["claim"] = self._wanted(claimer, claimer.slots)
+            asks = claimer if place == len(portions) - 1 else None
+            body = ReportRequest(
+                [OneReport(one.run_id, one.no, one.fence, cast(Any, outcome_json(one.outcome))) for one in portion],
+                request_id=_name_of(portion),
+                claim=None if asks is None else Claiming(**_wanted(asks, asks.slots)),
+            )
             told = await self._channel.ask(Replies, "POST", self._channel.path("report"), body, tries=TRIES)
             replies += [_reply(one) for one in told.replies]
             claims += await self._claims(told.claims)
         return replies, claims
 
     async def checkpoint(self, event: StepCheckpointed) -> Accepted:
-        body = {
-            "run_id": event.run_id,
-            "no": event.no,
-            "fence": event.fence,
-            "name": event.name,
-            "value": msgspec.Raw(event.value),
-        }
+        body = CheckpointRequest(event.run_id, event.no, event.fence, event.name, msgspec.Raw(event.value))
         told = await self._channel.ask(Replied, "POST", self._channel.path("checkpoint"), body, tries=TRIES)
         reply = _reply(told.reply)
         if not isinstance(reply, Accepted):
@@ -263,16 +262,6 @@ class RemoteTransactor(Transactor):
 
     def forget(self, claim: Claim) -> None:
         """Nothing is remembered here."""
-
-    def _wanted(self, claimer: Claimer, slots: int) -> dict[str, Any]:
-        return {
-            "slots": min(slots, 1000),
-            "queues": sorted(claimer.queues),
-            "blocking": sorted(claimer.blocking & claimer.queues),
-            "blocking_slots": max(0, claimer.blocking_slots),
-            "lease_us": claimer.lease,
-            "give": "rows",
-        }
 
     async def _claims(self, told: Sequence[ClaimedStep]) -> list[Claim]:
         claims = []
@@ -320,6 +309,17 @@ class RemoteTransactor(Transactor):
             ],
             None,
         )
+
+
+def _wanted(claimer: Claimer, slots: int) -> dict[str, Any]:
+    return {
+        "slots": min(slots, MOST_AT_ONCE),
+        "queues": tuple(sorted(claimer.queues)),
+        "blocking": tuple(sorted(claimer.blocking & claimer.queues)),
+        "blocking_slots": max(0, claimer.blocking_slots),
+        "lease_us": claimer.lease,
+        "give": "rows",
+    }
 
 
 def _details(told: Mapping[str, msgspec.Raw]) -> Details:

@@ -1,6 +1,7 @@
-"""What remote workers send. `operations.work_messages` has what they are told.
+"""What remote workers send, as values: a worker in Python encodes them, and the service decodes them.
 
-It calls nothing. `work` and `work_data` use it; docs/remote-workers.md has every field with an example.
+`operations.work_messages` has what they are told. It calls nothing. `transactor`, `membership` and the service use it;
+docs/remote-workers.md has every field with an example.
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from stepkeep.api.handwritten import Body
 from stepkeep.definition.bounds import MAX_ADDED, MAX_CALL_BYTES, MAX_WIDTH
 from stepkeep.definition.calls import WORDS
 from stepkeep.kernel.errors import InvalidInput
@@ -22,6 +22,10 @@ from stepkeep.worker.payloads import Unstorable, encode
 Text = Annotated[str, Meta(max_length=20_000)]
 Word = Annotated[str, Meta(max_length=50)]
 Anything = dict[str, Any]
+
+
+class Body(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a worker sends. Unknown fields are refused."""
 
 
 class Registration(Body, frozen=True):
@@ -195,3 +199,30 @@ class RenewRequest(Body, frozen=True):
     """Leases to renew."""
 
     leases: Annotated[list[OneLease], Meta(min_length=1, max_length=10_000)]
+
+
+class OneRun(Body, frozen=True):
+    """What of a run is read."""
+
+    run_id: Annotated[str, Meta(max_length=36)]
+    details: bool = False
+    outputs: Annotated[tuple[int, ...], Meta(max_length=10_000, description="Numbers of steps.")] = ()
+    states: bool = False
+
+
+class InputsRequest(Body, frozen=True):
+    """Runs of which the worker holds a step."""
+
+    runs: Annotated[list[OneRun], Meta(min_length=1, max_length=1000)]
+
+
+class OneEvidence(ClaimName, frozen=True):
+    """Why an attempt failed."""
+
+    evidence: Annotated[Anything, says("`traceback`, `inputs`, `log`: what the worker wants to keep.")]
+
+
+class EvidenceRequest(Body, frozen=True):
+    """Evidence of attempts that the worker has ended."""
+
+    evidence: Annotated[list[OneEvidence], Meta(min_length=1, max_length=1000)]
