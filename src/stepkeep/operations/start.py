@@ -74,9 +74,14 @@ from stepkeep.store.change import (
     Want,
     Write,
 )
-from stepkeep.store.mailbox import NO_RUN, BusinessKey, KeyWant, MailboxMessage
 from stepkeep.store.protocol import Transaction
-from stepkeep.store.slot_rows import SlotRow
+from stepkeep.store.rows import (
+    NO_RUN,
+    BusinessKey,
+    KeyWant,
+    MailboxMessage,
+    SlotRow,
+)
 
 log = logging.getLogger(__name__)
 
