@@ -1,7 +1,0 @@
--- Find the finished run of a tenant that has this many finished ones after it.
-select id::text
-from runs
-where tenant = $1 and ended_at is not null
-order by runs.id desc
-offset $2
-limit 1
