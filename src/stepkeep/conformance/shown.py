@@ -451,6 +451,10 @@ class ShownRun:
         if line.trigger == "claimed" and (line.due_at is None or line.due_at <= line.at):
             say(Code.TIMER, f"{name} is claimed under a lease that does not last")
         self._check_gate(line, say)
+        claim = step.claim if step.claim is not None and step.claim.fence == line.fence else None
+        is_lost = line.trigger == "lease_lost" or (line.trigger.startswith("failed") and line.event == "time_came")
+        if is_lost and claim is not None and claim.due_at is not None and line.at <= claim.due_at:
+            say(Code.TIMER, f"{name}: its lease is lost at {line.at}, but it holds until {claim.due_at}")
         before = step.last
         if before is None or before.due_at is None or step.fence != (line.fence or 0):
             return
