@@ -20,7 +20,7 @@ from stepkeep.operations.keys import create_session_key
 from stepkeep.operations.sessions import sign_in
 from stepkeep.operations.start import Starter
 from stepkeep.store.change import ANY_CALLER
-from stepkeep.store.job_rows import JobAction
+from stepkeep.store.rows import JobAction
 from stepkeep_lab.simulation.mutation import Edit, Mutant, planted
 from tests.api.stage import HELLO, TENANT, Stage, handlers, on, told
 from tests.suites import first_on

@@ -167,7 +167,7 @@ def test_one_statement_is_told_with_its_name_and_number(
     monkeypatch.setattr(statements, "SEEDS", 1)
     recorded(tmp_path, "statements")
     old, new, place = change
-    with planted(Mutant("x", "another statement", (Edit("store.reads:SharedReads.read_journal", old, new),))):
+    with planted(Mutant("x", "another statement", (Edit("store.protocol:Store.read_journal", old, new),))):
         [found] = differences(tmp_path, "statements")
     assert re.match(f"the statements of seed 0 on {store} differ: {place}", found), found
 

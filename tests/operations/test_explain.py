@@ -14,7 +14,7 @@ from stepkeep.operations.explain import Scene, explain_run, explain_step
 from stepkeep.operations.services import Known, Lack, Service
 from stepkeep.operations.staffing import judge
 from stepkeep.operations.status import worker_view
-from stepkeep.store.slot_rows import SlotRow
+from stepkeep.store.rows import SlotRow
 from tests.kernel.driver import World
 from tests.kernel.walks import live, world_of
 from tests.store.values import a_worker

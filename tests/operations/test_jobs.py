@@ -17,7 +17,7 @@ from stepkeep.engine import AsyncEngine
 from stepkeep.kernel.errors import ConnectionLost
 from stepkeep.operations import jobs, search
 from stepkeep.operations.jobs import JobSweep
-from stepkeep.store.job_rows import JobRun
+from stepkeep.store.rows import JobRun
 from tests.suites import first_on
 
 GATED = sk.Workflow("bulk-gated")

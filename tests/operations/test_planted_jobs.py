@@ -18,7 +18,7 @@ from stepkeep.kernel.states import RUN_TERMINAL, RunState
 from stepkeep.operations import jobs, quotas
 from stepkeep.operations.jobs import JobSweep
 from stepkeep.operations.transact import Transactor
-from stepkeep.store.job_rows import JobAction, JobState, RunOutcome
+from stepkeep.store.rows import JobAction, JobState, RunOutcome
 from stepkeep_lab.simulation.database import Database, Session
 from stepkeep_lab.simulation.mutation import Edit, Mutant, planted
 from stepkeep_lab.simulation.store import ModelStore, PlainWire

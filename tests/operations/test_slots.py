@@ -18,7 +18,7 @@ from stepkeep.operations.diagnosis import explain
 from stepkeep.operations.pausing import pause_run, resume_run
 from stepkeep.operations.slots import SlotSweep, list_slots, set_limit
 from stepkeep.operations.views import describe_run
-from stepkeep.store.slot_rows import SlotRow
+from stepkeep.store.rows import SlotRow
 from tests.workbench import TENANT, Bench, benches, chain, on
 
 CALLER = Caller(TENANT, "ann")

@@ -40,14 +40,12 @@ from stepkeep.operations.transact import Claim
 from stepkeep.operations.triggers import manage
 from stepkeep.operations.triggers.sweep import TriggerSweep
 from stepkeep.schedules.moments import checked
-from stepkeep.store.audit_rows import AuditFilter
 from stepkeep.store.change import Lease, Payload, Propose, Write
 from stepkeep.store.deliveries import WHOLE, Action, Report, Takes
-from stepkeep.store.delivery_rows import Delivery
-from stepkeep.store.job_rows import JobAction
 from stepkeep.store.principals import SubjectKind, TenantRow, Vouching
 from stepkeep.store.quotas import Scope
 from stepkeep.store.records import FIRST_ID, Evidence, FinishedFilter, RunFilter, SignedHead, Words
+from stepkeep.store.rows import AuditFilter, Delivery, JobAction
 
 BACKLOG = 200
 WAITING = 50

@@ -8,7 +8,6 @@ from msgspec.structs import replace
 from tests.store.values import TENANT
 
 from stepkeep.kernel.authority import MembershipKind
-from stepkeep.store.audit_rows import AuditRow, Outcome
 from stepkeep.store.principals import (
     ApiKey,
     DelegationRow,
@@ -22,6 +21,7 @@ from stepkeep.store.principals import (
     seal_people_entry,
 )
 from stepkeep.store.protocol import Store
+from stepkeep.store.rows import AuditRow, Outcome
 
 PERSON = SubjectKind.PERSON
 

@@ -26,14 +26,9 @@ from stepkeep.kernel.rows import (
     Vote,
     Worker,
 )
-from stepkeep.store.adoption_rows import AdoptionRow
-from stepkeep.store.audit_rows import AuditHead, AuditRow, ChainedRow
 from stepkeep.store.change import IdempotencyKey, StoredDefinition, StoredPolicy, StoredSchema, StoredSetting
 from stepkeep.store.columns import TABLES, Column, Kind, columns_of, reader
 from stepkeep.store.connect import migrate
-from stepkeep.store.delivery_rows import Delivery, SinkRow
-from stepkeep.store.job_rows import Job, JobRun
-from stepkeep.store.mailbox import MailboxMessage
 from stepkeep.store.principals import (
     ApiKey,
     DelegationRow,
@@ -44,10 +39,23 @@ from stepkeep.store.principals import (
     TenantRow,
 )
 from stepkeep.store.records import SignedHead
-from stepkeep.store.resource_rows import HoldRow
-from stepkeep.store.slot_rows import SlotRow
+from stepkeep.store.rows import (
+    AdoptionRow,
+    AuditHead,
+    AuditRow,
+    Backfill,
+    ChainedRow,
+    Delivery,
+    Firing,
+    HoldRow,
+    Job,
+    JobRun,
+    MailboxMessage,
+    SinkRow,
+    SlotRow,
+    TriggerRow,
+)
 from stepkeep.store.statements import load_statements
-from stepkeep.store.triggers import Backfill, Firing, TriggerRow
 
 NO_FIELD = {"journal": {"xact"}}
 NO_FIELD_OF_SQLITE = {"journal": {"place"}}

@@ -6,9 +6,9 @@ from tests.store.test_contract_retention import ended
 from tests.store.values import TENANT, a_run, details, finished, key, new_run, run_id, save, want, writes
 
 from stepkeep.kernel.errors import StoreError
-from stepkeep.store.adoption_rows import AdoptionRow
 from stepkeep.store.change import Loaded, More, Write
 from stepkeep.store.protocol import Store
+from stepkeep.store.rows import AdoptionRow
 
 
 def adopted(number: int, source: int, step: str = "pay", no: int = 0, owned: int = 0) -> AdoptionRow:

@@ -40,9 +40,9 @@ from stepkeep.store.deliveries import (
     worker_cursor,
     worker_of,
 )
-from stepkeep.store.delivery_rows import Delivery, SinkRow
 from stepkeep.store.protocol import Store
 from stepkeep.store.records import FinishedFilter, WorkerChange
+from stepkeep.store.rows import Delivery, SinkRow
 
 LEASE = 30 * SECOND
 

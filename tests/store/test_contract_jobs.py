@@ -11,8 +11,14 @@ import pytest
 from tests.store.values import TENANT, run_id
 
 from stepkeep.store.connect import connect
-from stepkeep.store.job_rows import Job, JobAction, JobRun, JobState, RunOutcome
 from stepkeep.store.protocol import Store
+from stepkeep.store.rows import (
+    Job,
+    JobAction,
+    JobRun,
+    JobState,
+    RunOutcome,
+)
 
 LEASE = 30 * 1_000_000
 RUNS = [run_id(number) for number in range(1, 6)]

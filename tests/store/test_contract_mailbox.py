@@ -9,9 +9,9 @@ from tests.store.values import TENANT, a_run, key, new_run, run_id, save, want
 
 from stepkeep.kernel.errors import Contended, InvariantBroken
 from stepkeep.store.change import Loaded, More, Write
-from stepkeep.store.mailbox import KeyWant, Mailbox, MailboxMessage
 from stepkeep.store.protocol import Store
 from stepkeep.store.records import FIRST_MESSAGE
+from stepkeep.store.rows import KeyWant, Mailbox, MailboxMessage
 
 FAR = 9_000_000_000_000_000
 K1 = KeyWant(tenant=TENANT, key="order-1", ids=("m-1", "m-2"), kept=True)

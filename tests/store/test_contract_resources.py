@@ -13,7 +13,7 @@ from stepkeep.kernel.errors import StepkeepError
 from stepkeep.kernel.rows import Step
 from stepkeep.store.change import Loaded, More, Write
 from stepkeep.store.protocol import Store
-from stepkeep.store.resource_rows import HoldRow, ResourceWaiter
+from stepkeep.store.rows import HoldRow, ResourceWaiter
 
 SINCE = 100_000_000_000_000_000
 """The time of a step that is claimed together with its resources begins here."""

@@ -13,7 +13,7 @@ from stepkeep.kernel.errors import Contended
 from stepkeep.kernel.states import RunState
 from stepkeep.store.change import Loaded, More, NewRun, Write
 from stepkeep.store.protocol import Store
-from stepkeep.store.slot_rows import SlotGrant, SlotRow
+from stepkeep.store.rows import SlotGrant, SlotRow
 from stepkeep.store.slots import WorkflowSlots
 
 

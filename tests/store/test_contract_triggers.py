@@ -17,7 +17,7 @@ from stepkeep.store.bounds import INTEGERS
 from stepkeep.store.change import Loaded, More, RunChange, Want, Write
 from stepkeep.store.protocol import Store
 from stepkeep.store.records import FinishedFilter
-from stepkeep.store.triggers import BackfillState, FiringState, TriggerChange
+from stepkeep.store.rows import BackfillState, FiringState, TriggerChange
 
 KEY = (TENANT, "nightly")
 WORKFLOW = details(1).workflow

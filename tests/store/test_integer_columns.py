@@ -3,7 +3,8 @@
 import pytest
 from tests.store.raw import Raw
 
-from stepkeep.store.bounds import BIGINT, INT, INTEGERS, LAST_MOMENT, LAST_SEQ
+from stepkeep.kernel.bounds import BIGINT, INT, LAST_MOMENT, LAST_SEQ
+from stepkeep.store.bounds import INTEGERS
 from stepkeep.store.protocol import Store
 
 LIVE = {

@@ -9,7 +9,7 @@ from tests.store.values import TENANT
 from stepkeep.kernel.triggers import TriggerKind
 from stepkeep.store.change import Loaded, More, Write
 from stepkeep.store.protocol import Store
-from stepkeep.store.triggers import (
+from stepkeep.store.rows import (
     Backfill,
     BackfillState,
     Firing,

@@ -11,7 +11,7 @@ from stepkeep.kernel.triggers import CatchUp, Overlap, Schedule, TriggerSpec
 from stepkeep.operations.triggers import manage
 from stepkeep.operations.triggers.sweep import TriggerSweep
 from stepkeep.schedules.moments import checked
-from stepkeep.store.triggers import Firing, FiringState, TriggerRow
+from stepkeep.store.rows import Firing, FiringState, TriggerRow
 from tests.workbench import ACTOR, TENANT, Bench, chain
 
 WORK = chain("report", 1)

@@ -12,7 +12,7 @@ from stepkeep.kernel.errors import InvalidInput
 from stepkeep.kernel.triggers import Ending
 from stepkeep.operations.retention import Policy, prune
 from stepkeep.operations.triggers import endings, manage
-from stepkeep.store.triggers import FiringState
+from stepkeep.store.rows import FiringState
 from tests.store.postgres.conftest import session, until_somebody_waits
 from tests.triggers.stage import BY_ANN, Stage, hourly
 from tests.workbench import ACTOR, TENANT, benches, chain

@@ -17,7 +17,7 @@ import pytest
 from stepkeep.kernel.triggers import Schedule
 from stepkeep.operations.triggers.plan import moment_text
 from stepkeep.schedules.moments import checked, moments_after
-from stepkeep.store.triggers import FiringState
+from stepkeep.store.rows import FiringState
 from tests.suites import in_proof
 from tests.triggers.stage import Stage, hourly, micros
 from tests.workbench import TENANT, benches, eventually

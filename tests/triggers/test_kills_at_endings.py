@@ -19,7 +19,7 @@ from stepkeep.kernel.triggers import Ending
 from stepkeep.operations import expire
 from stepkeep.operations.transact import Transactor
 from stepkeep.operations.triggers import endings
-from stepkeep.store.triggers import FiringState
+from stepkeep.store.rows import FiringState
 from stepkeep_lab.simulation.database import Database
 from stepkeep_lab.simulation.store import ModelStore
 from stepkeep_lab.simulation.trigger_tables import TriggerRows

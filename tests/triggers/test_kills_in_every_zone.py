@@ -25,7 +25,7 @@ from stepkeep.operations.triggers import manage
 from stepkeep.operations.triggers.plan import moment_text
 from stepkeep.schedules.moments import checked, moments_after
 from stepkeep.schedules.zones import Change
-from stepkeep.store.triggers import FiringState
+from stepkeep.store.rows import FiringState
 from tests.schedules.test_moments import ZONES, changes
 from tests.suites import in_proof
 from tests.triggers.stage import HOUR, WORK, Stage, hourly

@@ -7,7 +7,12 @@ from msgspec.structs import replace
 from stepkeep.kernel.states import RunState
 from stepkeep.kernel.triggers import CatchUp, Keep, Overlap
 from stepkeep.operations.triggers.plan import LATE, MOST_STARTS, plan_firing, plan_sweep
-from stepkeep.store.triggers import Backfill, BackfillState, FiringState, Watched
+from stepkeep.store.rows import (
+    Backfill,
+    BackfillState,
+    FiringState,
+    Watched,
+)
 from tests.store.triggers import firing, trigger
 from tests.triggers.stage import HOUR, MINUTE, hourly, micros
 

@@ -22,7 +22,7 @@ from stepkeep.operations.transact import Transactor
 from stepkeep.operations.triggers import manage, plan
 from stepkeep.operations.triggers.firing import Firer, FiringBatch
 from stepkeep.operations.triggers.plan import Planned
-from stepkeep.store.triggers import Firing, FiringState, TriggerRow
+from stepkeep.store.rows import Firing, FiringState, TriggerRow
 from stepkeep_lab.simulation.database import Database, Session
 from stepkeep_lab.simulation.store import ModelStore, PlainWire
 from tests.suites import in_proof

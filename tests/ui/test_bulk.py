@@ -7,8 +7,8 @@ import re
 import pytest
 from playwright.sync_api import expect
 
-from stepkeep.store.job_rows import Job, JobAction, JobState
 from stepkeep.store.records import FIRST_ID
+from stepkeep.store.rows import Job, JobAction, JobState
 from tests.ui.conftest import Read
 from tests.ui.stage import PATIENCE, Site
 

@@ -10,6 +10,7 @@ from stepkeep.engine.arguments import encode_payload, optional_key
 from stepkeep.engine.base import AsyncGroup
 from stepkeep.engine.blocking import Blocking, blocking
 from stepkeep.kernel.adoption import GoingOn
+from stepkeep.kernel.bounds import MAX_VERSION
 from stepkeep.kernel.errors import InvalidInput
 from stepkeep.operations import going_on, validate
 from stepkeep.operations.access import READ, START
@@ -17,7 +18,6 @@ from stepkeep.operations.answers import says
 from stepkeep.operations.going_on import ContinuationPreview, Wanted
 from stepkeep.operations.operation import Actor, IdempotencyKey, Name, RunId, group, operation
 from stepkeep.operations.start import Started
-from stepkeep.store.bounds import MAX_VERSION
 
 Version = Annotated[Annotated[int, Meta(ge=1, le=MAX_VERSION)] | None, says("A newer version of the workflow.")]
 From = Annotated[Name, says("The step; it and all that depends on it run again.")]

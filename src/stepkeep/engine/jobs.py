@@ -21,7 +21,7 @@ from stepkeep.operations.answers import says
 from stepkeep.operations.jobs import JobList, JobRuns, JobView
 from stepkeep.operations.operation import RUN_ID, Actor, Cursor, IdempotencyKey, Limit, Time, Words, group, operation
 from stepkeep.operations.typed import InPython
-from stepkeep.store.job_rows import JobAction
+from stepkeep.store.rows import JobAction
 
 Text = Annotated[str, Meta(max_length=255)]
 JobId = Annotated[str, Meta(max_length=255, description="The id of a job.", examples=[RUN_ID])]

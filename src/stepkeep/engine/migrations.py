@@ -8,14 +8,14 @@ from msgspec import Meta
 
 from stepkeep.engine.base import AsyncGroup
 from stepkeep.engine.blocking import Blocking, blocking
+from stepkeep.kernel.bounds import MAX_VERSION
 from stepkeep.operations import jobs, migrating, validate
 from stepkeep.operations.access import OPERATE, READ
 from stepkeep.operations.answers import says
 from stepkeep.operations.jobs import JobView
 from stepkeep.operations.migrating import Migrated, MigrationPreview, MigrationsPreview
 from stepkeep.operations.operation import Actor, Name, RunId, Words, group, operation
-from stepkeep.store.bounds import MAX_VERSION
-from stepkeep.store.job_rows import JobAction
+from stepkeep.store.rows import JobAction
 
 Version = Annotated[int, Meta(ge=1, le=MAX_VERSION)]
 To = Annotated[Version, says("The version to go on under.")]

@@ -23,7 +23,7 @@ from stepkeep.operations.typed import InPython
 from stepkeep.sinks.event import OutgoingEvent, Source
 from stepkeep.sinks.interface import MAX_REASON, SEND_SECONDS, SinkContext
 from stepkeep.sinks.registry import kind_of
-from stepkeep.store.delivery_rows import SinkRow
+from stepkeep.store.rows import SinkRow
 from stepkeep.worker.executors.http import HttpPolicy
 from stepkeep.worker.secrets import Given, SecretReader, Secrets, as_secrets
 

@@ -22,7 +22,7 @@ from stepkeep.operations.principals import TenantList, TenantView
 from stepkeep.operations.quotas import Quota, Quotas, TenantQuotas
 from stepkeep.operations.run_webhooks import MOST_SECRETS, TenantSigning
 from stepkeep.operations.typed import InPython
-from stepkeep.store.audit_rows import AuditFilter
+from stepkeep.store.rows import AuditFilter
 
 Vouching = Literal["allowed", "refused"]
 SecretName = Annotated[str, Meta(max_length=100)]

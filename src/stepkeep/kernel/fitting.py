@@ -9,7 +9,7 @@ from __future__ import annotations
 import types
 from collections.abc import Callable, Mapping
 from enum import Enum
-from typing import Any, Union, get_args, get_origin
+from typing import Annotated, Any, Union, get_args, get_origin
 
 import msgspec
 
@@ -166,6 +166,8 @@ def _of_row(kind: Any) -> Check:
 
 
 def _composed(kind: Any, inner: Callable[[Any], Check], struct: Callable[[msgspec.Struct], str | None]) -> Check:
+    if get_origin(kind) is Annotated:
+        kind = get_args(kind)[0]  # bounds are the store's to check
     if kind is int:
         return _whole
     if kind is bool:

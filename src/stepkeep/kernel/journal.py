@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from stepkeep.kernel.bounds import Moment, Seq
 from stepkeep.kernel.payloads import digest_of_value
 
 RUN_ENTITY = -1
@@ -62,8 +63,8 @@ class SealedEntry(msgspec.Struct, frozen=True, gc=False):
 
     tenant: str
     run_id: str
-    seq: int
-    at: int
+    seq: Seq
+    at: Moment
     body: bytes
     hash: bytes
 

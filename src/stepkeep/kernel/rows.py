@@ -10,6 +10,7 @@ from enum import StrEnum
 
 import msgspec
 
+from stepkeep.kernel.bounds import Count, Id, Moment, Place, Priority, Seq, StepCount, StepNo, Version
 from stepkeep.kernel.definition import Approval, Wait
 from stepkeep.kernel.states import (
     AttemptState,
@@ -34,27 +35,27 @@ class Run(msgspec.Struct, frozen=True, gc=False):
 
     tenant: str
     id: str
-    definition_id: int
+    definition_id: Id
     state: RunState = RunState.IDLE
-    priority: int = 0
-    seq: int = 0
+    priority: Priority = 0
+    seq: Seq = 0
     head: bytes = b""
-    open: int = 0
-    moving: int = 0
-    leased: int = 0
-    failed: int = 0
-    undoing: int = 0
-    inbox: int = 0
+    open: StepCount = 0
+    moving: StepCount = 0
+    leased: StepCount = 0
+    failed: StepCount = 0
+    undoing: StepCount = 0
+    inbox: Count = 0
     cause: StopCause | None = None
     policy: OnFailure | None = None
     category: Category | None = None
     error: str | None = None
     rollback: Rollback = Rollback.NONE
-    due_at: int | None = None
-    started_at: int | None = None
-    ended_at: int | None = None
+    due_at: Moment | None = None
+    started_at: Moment | None = None
+    ended_at: Moment | None = None
     business_key: str | None = None
-    moved_at: int = 0
+    moved_at: Moment = 0
 
 
 class Details(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -68,17 +69,17 @@ class Details(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     tenant: str
     run_id: str
     workflow: str
-    version: int
+    version: Version
     dialect: str
     input: bytes
     correlation_id: str
-    created_at: int
+    created_at: Moment
     created_by: str
     business_key: str | None = None
     rerun_of: str | None = None
     labels: bytes | None = None
     asked_before: bytes | None = None
-    policy_revision: int | None = None
+    policy_revision: Id | None = None
 
 
 class Origin(msgspec.Struct, frozen=True, gc=False):
@@ -302,19 +303,19 @@ class Step(msgspec.Struct, frozen=True, gc=False):
 
     tenant: str
     run_id: str
-    no: int
-    queue: int
-    priority: int = 0
+    no: StepNo
+    queue: Id
+    priority: Priority = 0
     state: StepState = StepState.PENDING
-    ready_at: int | None = None
-    due_at: int | None = None
-    fence: int = 0
-    worker: int | None = None
-    claimed_at: int | None = None
-    attempts: int = 0
-    losses: int = 0
-    unmet: int = 0
-    settled: int | None = None
+    ready_at: Moment | None = None
+    due_at: Moment | None = None
+    fence: Count = 0
+    worker: Id | None = None
+    claimed_at: Moment | None = None
+    attempts: Count = 0
+    losses: Count = 0
+    unmet: StepCount = 0
+    settled: Place | None = None
     category: Category | None = None
     error: str | None = None
     note: Note | None = None
@@ -335,13 +336,13 @@ class Attempt(msgspec.Struct, frozen=True, gc=False):
 
     tenant: str
     run_id: str
-    no: int
-    fence: int
-    number: int
+    no: StepNo
+    fence: Count
+    number: Count
     state: AttemptState
-    worker: int
-    started_at: int
-    ended_at: int
+    worker: Id
+    started_at: Moment
+    ended_at: Moment
     category: Category | None = None
     error: str | None = None
     output: bytes | None = None
@@ -354,12 +355,12 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     tenant: str
     run_id: str
     id: str
-    number: int
+    number: Place
     name: str
     payload: bytes
     sender: str
-    arrived_at: int
-    consumed_by: int | None = None
+    arrived_at: Moment
+    consumed_by: StepNo | None = None
 
 
 class OutboxEntry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -367,11 +368,11 @@ class OutboxEntry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     tenant: str
     run_id: str
-    seq: int
-    number: int
+    seq: Seq
+    number: Count
     name: str
     payload: bytes
-    created_at: int
+    created_at: Moment
 
 
 class Gate(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -382,14 +383,14 @@ class Gate(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     tenant: str
     run_id: str
-    no: int
-    activation: int
-    opened_at: int
-    level: int
-    due_at: int | None
+    no: StepNo
+    activation: Seq
+    opened_at: Moment
+    level: Count
+    due_at: Moment | None
     shown: bytes
     shown_digest: str
-    closed_at: int | None = None
+    closed_at: Moment | None = None
     outcome: str | None = None
 
 
@@ -414,13 +415,13 @@ class Vote(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     tenant: str
     run_id: str
-    no: int
-    activation: int
+    no: StepNo
+    activation: Seq
     person: str
     on_behalf_of: str | None
-    level: int
+    level: Count
     decision: str
-    at: int
+    at: Moment
     comment: str
     evidence: bytes | None = None
     key_id: str | None = None
@@ -464,23 +465,23 @@ class Child(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     tenant: str
     run_id: str
-    no: int
-    activation: int
+    no: StepNo
+    activation: Seq
     child_id: str
     workflow: str
-    version: int
+    version: Version
     mode: ChildMode
     state: ChildState
-    requested_at: int
-    started_at: int | None = None
+    requested_at: Moment
+    started_at: Moment | None = None
     recall: str | None = None
-    recalled_at: int | None = None
-    ended_at: int | None = None
+    recalled_at: Moment | None = None
+    ended_at: Moment | None = None
     outcome: RunState | None = None
     category: Category | None = None
     error: str | None = None
     todo: ChildTodo | None = None
-    todo_at: int | None = None
+    todo_at: Moment | None = None
     undoes: str | None = None
 
 
@@ -513,15 +514,15 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     tenant: str
     id: str
-    no: int
+    no: Id
     state: WorkerState
-    incarnation: int
-    capacity: int
+    incarnation: Count
+    capacity: Count
     capabilities: tuple[str, ...]
     queues: tuple[int, ...]
-    heard_at: int
-    started_at: int
-    seq: int = 0
+    heard_at: Moment
+    started_at: Moment
+    seq: Seq = 0
     head: bytes = b""
     owner: str | None = None
 

@@ -25,7 +25,12 @@ from stepkeep.kernel.errors import InvalidInput, NotAllowed, StepkeepError
 from stepkeep.operations import audit
 from stepkeep.operations.audit import AuditLog
 from stepkeep.operations.shared_reads import SharedReads
-from stepkeep.store.principals import NO_SECRET, ApiKey, Vouching, key_used
+from stepkeep.store.principals import (
+    NO_SECRET,
+    ApiKey,
+    Vouching,
+    key_used,
+)
 from stepkeep.store.protocol import Store
 
 T = TypeVar("T")

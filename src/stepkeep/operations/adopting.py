@@ -13,8 +13,8 @@ from stepkeep.kernel.adoption import Continuation
 from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.errors import Conflict, NotFound
 from stepkeep.kernel.states import RUN_TERMINAL
-from stepkeep.store.adoption_rows import AdoptionRow
 from stepkeep.store.change import Loaded, RunKey, Want, Write
+from stepkeep.store.rows import AdoptionRow
 
 
 class Continuing(Protocol):

@@ -21,14 +21,21 @@ from uuid_utils import uuid7
 
 from stepkeep.edges.secret_values import KNOWN
 from stepkeep.kernel.authority import Caller
+from stepkeep.kernel.bounds import LAST_SEQ
 from stepkeep.kernel.errors import InvalidInput, NotAllowed, StepkeepError
 from stepkeep.operations.answers import Answer, Moment, Next, says
 from stepkeep.operations.instants import instant
 from stepkeep.operations.transact import again_if_contended
-from stepkeep.store.audit_rows import LAST_ID, LAST_TIME, AuditFilter, AuditRow, Outcome, link
-from stepkeep.store.bounds import LAST_SEQ
+from stepkeep.store.audit import link
 from stepkeep.store.principals import PeopleEntry, SealedPeopleEntry, open_people_entry
 from stepkeep.store.protocol import Store
+from stepkeep.store.rows import (
+    LAST_ENTRY,
+    LAST_TIME,
+    AuditFilter,
+    AuditRow,
+    Outcome,
+)
 
 log = logging.getLogger("stepkeep.audit")
 
@@ -297,7 +304,7 @@ async def read_audit(store: Store, wanted: AuditFilter, cursor: str | None, *, u
 async def _of_people(store: Store, wanted: AuditFilter) -> list[tuple[int, str, AuditEntry]]:
     """Changes of people as entries. They are few, so that they are filtered here."""
     # At one moment, entries of people come before those of the log: their ids are higher.
-    at, seq = wanted.before, LAST_SEQ if wanted.before_id == LAST_ID else 0
+    at, seq = wanted.before, LAST_SEQ if wanted.before_id == LAST_ENTRY else 0
     if wanted.before_id.startswith("p"):
         seq = int(wanted.before_id[1:])
     found: list[tuple[int, str, AuditEntry]] = []
@@ -354,7 +361,7 @@ def _people_view(one: SealedPeopleEntry) -> AuditEntry:
 
 def _read_cursor(cursor: str | None) -> tuple[int, str]:
     if cursor is None:
-        return LAST_TIME, LAST_ID
+        return LAST_TIME, LAST_ENTRY
     found = re.fullmatch(r"([0-9]{1,18}):(p[0-9]{15}|[0-9a-f-]{36})", cursor)
     if found is None:
         raise InvalidInput("the cursor is `next` of a page of the audit log.")

@@ -40,8 +40,14 @@ from stepkeep.operations.start import (
 )
 from stepkeep.operations.transact import Transactor
 from stepkeep.store.change import Basis, Loaded, More, Want, Write
-from stepkeep.store.mailbox import NO_RUN, BusinessKey, KeyWant, Mailbox, MailboxMessage
 from stepkeep.store.records import RunFilter
+from stepkeep.store.rows import (
+    NO_RUN,
+    BusinessKey,
+    KeyWant,
+    Mailbox,
+    MailboxMessage,
+)
 
 MAX_TTL_US = 365 * 86_400_000_000
 MAX_KEPT = 1000

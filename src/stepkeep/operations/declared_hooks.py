@@ -16,7 +16,7 @@ from stepkeep.operations.transact import Transactor
 from stepkeep.sinks.event import OutgoingEvent
 from stepkeep.sinks.pattern import matches, prefix_of
 from stepkeep.store.deliveries import HOOK, WHOLE, Takes
-from stepkeep.store.delivery_rows import Delivery, SinkRow
+from stepkeep.store.rows import Delivery, SinkRow
 
 ENDINGS = frozenset(f"run.{state}" for state in RUN_TERMINAL)
 

@@ -27,8 +27,8 @@ from stepkeep.operations.views import read_snapshot
 from stepkeep.sinks.event import OutgoingEvent, Source
 from stepkeep.sinks.pattern import matches
 from stepkeep.store.deliveries import WHOLE, Takes
-from stepkeep.store.delivery_rows import Delivery
 from stepkeep.store.records import RunRecord
+from stepkeep.store.rows import Delivery
 
 FIRST_OF_DIALECT = 100_000
 """The number of the first event of a dialect in its journal entry."""

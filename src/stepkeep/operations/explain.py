@@ -28,7 +28,7 @@ from stepkeep.operations.pausing import Pause
 from stepkeep.operations.services import Known, Service, Wanted
 from stepkeep.operations.staffing import judge, pause_of, queue_paused, start_command
 from stepkeep.operations.views import case_taken, element_counts, is_sleep, waits_until
-from stepkeep.store.slot_rows import SlotRow
+from stepkeep.store.rows import SlotRow
 
 LATE = 5 * SECOND
 """A timer that is overdue by so much was not swept: a live worker sweeps every second."""

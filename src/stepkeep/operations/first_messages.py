@@ -21,8 +21,7 @@ from stepkeep.kernel.policy import Policy
 from stepkeep.kernel.rows import Origin, Run
 from stepkeep.store.change import Loaded, NewRun
 from stepkeep.store.deliveries import Takes
-from stepkeep.store.delivery_rows import Delivery
-from stepkeep.store.mailbox import MailboxMessage
+from stepkeep.store.rows import Delivery, MailboxMessage
 
 DAY = 86_400_000_000
 KEEP_US = 7 * DAY

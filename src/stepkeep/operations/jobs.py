@@ -32,10 +32,16 @@ from stepkeep.operations.start import Starter
 from stepkeep.operations.transact import Transactor, again_if_contended
 from stepkeep.operations.triggers import views
 from stepkeep.store.change import ANY_CALLER
-from stepkeep.store.job_rows import Job, JobAction, JobRun, JobState, RunOutcome
 from stepkeep.store.jobs import LAST_JOB, JobKey
 from stepkeep.store.records import FIRST_ID
-from stepkeep.store.triggers import Backfill
+from stepkeep.store.rows import (
+    Backfill,
+    Job,
+    JobAction,
+    JobRun,
+    JobState,
+    RunOutcome,
+)
 
 MOST_RUNS = 100_000
 """How many runs one job has."""

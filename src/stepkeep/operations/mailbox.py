@@ -14,9 +14,9 @@ from stepkeep.operations import validate
 from stepkeep.operations.answers import Answer, says
 from stepkeep.operations.instants import instant
 from stepkeep.operations.transact import Transactor, again_if_contended
-from stepkeep.store.mailbox import MailboxMessage
 from stepkeep.store.protocol import Store
 from stepkeep.store.records import FIRST_MESSAGE
+from stepkeep.store.rows import MailboxMessage
 
 FORGET_AT_ONCE = 1000
 FORGET_ROUNDS = 1000

@@ -36,8 +36,8 @@ from stepkeep.operations.publish import find_plan
 from stepkeep.operations.start import Started, Starter, Starting, StartRequest, key_places
 from stepkeep.operations.transact import Transactor
 from stepkeep.store.change import Basis, Loaded, More, Want, Write
-from stepkeep.store.mailbox import KeyWant
 from stepkeep.store.records import RunFilter, RunRecord
+from stepkeep.store.rows import KeyWant
 
 LIVE = tuple(state for state in RunState if state not in RUN_TERMINAL)
 PAGE = 200

@@ -20,8 +20,8 @@ from stepkeep.operations.sinks import sources_of
 from stepkeep.operations.transact import Transactor, again_if_contended
 from stepkeep.sinks.event import OutgoingEvent
 from stepkeep.store.deliveries import HOOK, RUN_WEBHOOK, WHOLE, Action, DeliveryState, state_of, worker_of
-from stepkeep.store.delivery_rows import Delivery
 from stepkeep.store.protocol import EVENTS_READY, Notification
+from stepkeep.store.rows import Delivery
 
 PAGE = 1000
 Undelivered = Literal["ready", "sending", "dead"]

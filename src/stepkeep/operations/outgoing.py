@@ -23,8 +23,8 @@ from stepkeep.operations.run_events import event_of
 from stepkeep.operations.transact import Transactor
 from stepkeep.sinks.event import OutgoingEvent, Source
 from stepkeep.store.deliveries import WHOLE, Takes, worker_of
-from stepkeep.store.delivery_rows import Delivery
 from stepkeep.store.records import RunRecord
+from stepkeep.store.rows import Delivery
 
 PAGE = 100
 """How many events are read for one claim of a cursor."""

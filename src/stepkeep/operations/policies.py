@@ -13,6 +13,7 @@ from msgspec import UNSET
 
 from stepkeep.definition.compiled_policy import PolicyDocument
 from stepkeep.kernel.authority import Caller
+from stepkeep.kernel.bounds import INT
 from stepkeep.kernel.definition import digest_of
 from stepkeep.kernel.errors import InvalidInput, InvariantBroken, NotFound
 from stepkeep.kernel.journal import Cause, open_entry
@@ -25,7 +26,6 @@ from stepkeep.operations.instants import instant
 from stepkeep.operations.live_policies import compiled, pinning_since
 from stepkeep.operations.plans import plan_for
 from stepkeep.operations.transact import Transactor, again_if_contended
-from stepkeep.store.bounds import INT
 from stepkeep.store.change import StoredPolicy
 
 OFF = PolicyDocument(name="off", rules=())

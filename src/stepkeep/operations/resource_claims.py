@@ -25,7 +25,7 @@ from stepkeep.operations.batch import Answer, DecisionBatch
 from stepkeep.operations.plans import PlanCache
 from stepkeep.store.change import Loaded, More, RunKey, Want, Write
 from stepkeep.store.protocol import Store
-from stepkeep.store.resource_rows import HoldRow, ResourceWaiter
+from stepkeep.store.rows import HoldRow, ResourceWaiter
 
 KIND, NAME = "resources", "pools"
 """The setting that has the sizes of pools."""

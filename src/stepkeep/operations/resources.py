@@ -20,7 +20,7 @@ from stepkeep.operations.instants import instant
 from stepkeep.operations.resource_claims import NAME, UNITS, Counted, Pools, read_pools
 from stepkeep.operations.settings import SettingKind, change_setting
 from stepkeep.store.protocol import Store
-from stepkeep.store.resource_rows import HoldRow
+from stepkeep.store.rows import HoldRow
 
 MOST_POOLS = 10 * MAX_RESOURCES
 """How many pools of a tenant have a size at most."""

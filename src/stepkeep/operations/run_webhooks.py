@@ -24,8 +24,8 @@ from stepkeep.operations.access import Access, Scope
 from stepkeep.operations.answers import Answer
 from stepkeep.operations.settings import SettingKind, change_setting, read_setting
 from stepkeep.store.deliveries import RUN_WEBHOOK, WHOLE, Takes
-from stepkeep.store.delivery_rows import Delivery
 from stepkeep.store.protocol import Store
+from stepkeep.store.rows import Delivery
 
 if TYPE_CHECKING:
     from stepkeep.operations.start import StartRequest

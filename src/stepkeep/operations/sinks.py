@@ -25,7 +25,7 @@ from stepkeep.sinks.event import Source
 from stepkeep.sinks.pattern import check_patterns, prefix_of
 from stepkeep.sinks.registry import kind_of
 from stepkeep.store.deliveries import HOOK, RUN_WEBHOOK, Action, Takes
-from stepkeep.store.delivery_rows import SinkRow
+from stepkeep.store.rows import SinkRow
 
 MAX_NAME = 100
 MAX_OPTIONS = 64 * 1024

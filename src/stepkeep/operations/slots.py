@@ -32,7 +32,7 @@ from stepkeep.operations.shared_reads import RecentReads
 from stepkeep.operations.transact import Transactor, answers
 from stepkeep.store.change import Basis, Loaded, More, Want, Write
 from stepkeep.store.protocol import Store
-from stepkeep.store.slot_rows import Held, SlotGrant, SlotRow
+from stepkeep.store.rows import Held, SlotGrant, SlotRow
 
 NAME = "limits"
 TENANT = "tenant"

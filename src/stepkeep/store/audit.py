@@ -5,47 +5,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from types import SimpleNamespace
-from typing import Protocol
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
 
-from stepkeep.store.audit_rows import AuditFilter, AuditHead, AuditRow, ChainedRow, chained
+import msgspec
+
 from stepkeep.store.bounds import check_audit
 from stepkeep.store.columns import json_text, people_values, person_reader
-from stepkeep.store.deliveries import Transact
-from stepkeep.store.people import Read
-from stepkeep.store.reads import first
+from stepkeep.store.part import Part
+from stepkeep.store.reading import first
+from stepkeep.store.rows import (
+    AuditFilter,
+    AuditHead,
+    AuditRow,
+    ChainedRow,
+)
+
+_encode = msgspec.json.Encoder(order="sorted").encode
 
 
-class AuditStore(Protocol):
-    """The audit log."""
+def link(before: str, row: AuditRow, seq: int) -> str:
+    """The hash of an entry. Fields without a value are left out, so that a later field changes no hash."""
+    told = {name: getattr(row, name) for name in AuditRow.__struct_fields__}
+    body = _encode({"seq": seq, **{name: value for name, value in told.items() if value is not None}})
+    return hashlib.sha256(bytes.fromhex(before) + body).hexdigest()
 
-    async def append(self, rows: Sequence[AuditRow]) -> None:
-        """Add entries to the chains of their tenants, all or none of them.
 
-        Raises Contended if another process has added some since the ends of the chains were read: add them again.
-        """
-        ...
-
-    async def read_head(self, tenant: str) -> AuditHead | None: ...
-    async def read_chain(self, tenant: str, after: int, limit: int) -> list[ChainedRow]:
-        """Entries of the chain, in its order."""
-        ...
-
-    async def count_unchained(self, tenant: str, since: int, limit: int) -> int:
-        """How many entries from a moment on are in no chain, up to a number."""
-        ...
-
-    async def read(self, wanted: AuditFilter) -> list[AuditRow]:
-        """Entries, newest first."""
-        ...
-
-    async def forget(self, tenant: str, before: int, limit: int) -> int:
-        """Delete the oldest entries before a moment, up to a number of each kind; returns how many.
-
-        What is kept of the chain begins behind the last deleted entry, whose hash stays in the head.
-        """
-        ...
+def chained(rows: Iterable[AuditRow], heads: Mapping[str, AuditHead]) -> tuple[list[ChainedRow], list[AuditHead]]:
+    """Entries behind the ends of the chains of their tenants, and the new ends."""
+    found, ends = list[ChainedRow](), dict(heads)
+    for row in rows:
+        head = ends.get(row.tenant, AuditHead(tenant=row.tenant))
+        seq, seal = head.seq + 1, link(head.hash, row, head.seq + 1)
+        ends[row.tenant] = msgspec.structs.replace(head, seq=seq, hash=seal)
+        found.append(ChainedRow(**msgspec.structs.asdict(row), seq=seq, hash=seal))
+    return found, list(ends.values())
 
 
 audit_from = person_reader(AuditRow)
@@ -53,13 +47,14 @@ chained_from = person_reader(ChainedRow)
 head_from = person_reader(AuditHead)
 
 
-class AuditTables:
-    """`AuditStore` by the statements of one store."""
-
-    def __init__(self, statements: SimpleNamespace, read: Read, transact: Transact) -> None:
-        self._sql, self._read, self._transact = statements, read, transact
+class AuditStore(Part):
+    """The audit log."""
 
     async def append(self, rows: Sequence[AuditRow]) -> None:
+        """Add entries to the chains of their tenants, all or none of them.
+
+        Raises Contended if another process has added some since the ends of the chains were read: add them again.
+        """
         check_audit(rows)
         found = [await self.read_head(tenant) for tenant in dict.fromkeys(row.tenant for row in rows)]
         sealed, ends = chained(rows, {head.tenant: head for head in found if head is not None})
@@ -71,13 +66,16 @@ class AuditTables:
         return first(await self._read(head_from, self._sql.read_audit_head, tenant))
 
     async def read_chain(self, tenant: str, after: int, limit: int) -> list[ChainedRow]:
+        """Entries of the chain, in its order."""
         return await self._read(chained_from, self._sql.read_audit_chain, tenant, after, limit)
 
     async def count_unchained(self, tenant: str, since: int, limit: int) -> int:
+        """How many entries from a moment on are in no chain, up to a number."""
         [count] = await self._read(lambda row: int(row[0]), self._sql.count_unchained_audit, tenant, since, limit)
         return count
 
     async def read(self, wanted: AuditFilter) -> list[AuditRow]:
+        """Entries, newest first."""
         given = (
             *(wanted.tenant, wanted.before, wanted.before_id, wanted.since),
             *(wanted.operation, wanted.outcome, wanted.key, wanted.limit),
@@ -90,6 +88,10 @@ class AuditTables:
         return await self._read(audit_from, self._sql.read_audit, *given)
 
     async def forget(self, tenant: str, before: int, limit: int) -> int:
+        """Delete the oldest entries before a moment, up to a number of each kind; returns how many.
+
+        What is kept of the chain begins behind the last deleted entry, whose hash stays in the head.
+        """
         old = (tenant, before, limit)
         _, gone, beside = await self._transact(
             [

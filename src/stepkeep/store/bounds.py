@@ -1,346 +1,157 @@
-"""The bounds of every integer column, and the check that refuses a row beyond them before it is written.
+"""The check that refuses a row with a number beyond its bounds, before it is written.
 
-The table is the same for all stores: a value that does not fit one store is refused by all, with the same error. It
-does not check meaning; the schema checks signs of counters and rules between columns. Every store calls `check_write`,
-`check_worker`, `check_people`, `check_version` or `check_revision` first.
+The bounds are the types of the fields (`kernel/bounds.py`), and the same for all stores. Every store calls
+`check_write`, `check_worker`, `check_people`, `check_audit`, `check_version` or `check_revision` first.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Mapping
+from typing import Annotated, Any, get_args
 
 import msgspec
 
+from stepkeep.kernel.bounds import Bounds, Count, Id, Moment, Place, Seq, StepNo
 from stepkeep.kernel.errors import InvalidInput
 from stepkeep.kernel.journal import SealedEntry
-from stepkeep.kernel.rows import Run, Step, Worker
-from stepkeep.store.audit_rows import AuditRow
+from stepkeep.kernel.rows import Attempt, Details, Run, Step, Worker
 from stepkeep.store.change import Write
+from stepkeep.store.columns import TABLES, columns_of, generate
 from stepkeep.store.principals import PeopleChange
-
-INT = 2**31 - 1
-BIGINT = 2**63 - 1
-
-LAST_SEQ = 2**43 - 1
-"""The last entry of a journal: a message's number and a step's completion number are a sequence times 2^20, in 64
-bits."""
-
-LAST_MOMENT = 253_402_300_799_999_999
-"""The last microsecond of the year 9999, which is the last that a log can show."""
-
-MAX_PRIORITY = 1_000_000
-MAX_VERSION = 1_000_000_000
-PLACES = 20_001
-"""The largest number of rows of a plan: 10,000 steps, an undo step for each, and the final check."""
+from stepkeep.store.rows import AuditRow
 
 
-class Bounds(NamedTuple):
-    """The smallest and the largest value that a column takes, and the largest that the engine ever writes there."""
-
-    low: int
-    high: int
-    reaches: int
+def _table(**columns: Any) -> dict[str, Bounds]:
+    return {name: get_args(kind)[1] for name, kind in columns.items()}
 
 
-TIME = Bounds(0, LAST_MOMENT, LAST_MOMENT)
-SEQ = Bounds(0, LAST_SEQ, LAST_SEQ)
-PLACE_IN_JOURNAL = Bounds(0, BIGINT, BIGINT)
-PRIORITY = Bounds(-MAX_PRIORITY, MAX_PRIORITY, MAX_PRIORITY)
-VERSION = Bounds(1, MAX_VERSION, MAX_VERSION)
-ID = Bounds(0, INT, INT)
-STEP_NO = Bounds(0, INT, PLACES)
-STEP_COUNT = Bounds(-INT, INT, PLACES)
-COUNT = Bounds(-INT, INT, INT)
-QUOTA = Bounds(1, 1_000_000_000, 1_000_000_000)
-NATURAL = Bounds(0, INT, INT)
-
-INTEGERS: dict[str, dict[str, Bounds]] = {
-    "migrations": {"version": Bounds(1, 9999, 9999), "applied_at": TIME},
-    "definitions": {"id": ID, "version": VERSION, "published_at": TIME},
-    "schemas": {"published_at": TIME},
-    "queues": {"id": ID},
-    "runs": {
-        "definition_id": ID,
-        "priority": PRIORITY,
-        "seq": SEQ,
-        "open": STEP_COUNT,
-        "moving": STEP_COUNT,
-        "leased": STEP_COUNT,
-        "failed": STEP_COUNT,
-        "undoing": STEP_COUNT,
-        "inbox": COUNT,
-        "due_at": TIME,
-        "started_at": TIME,
-        "ended_at": TIME,
-        "moved_at": TIME,
-    },
-    "run_details": {"version": VERSION, "created_at": TIME, "policy_revision": ID},
-    "steps": {
-        "no": STEP_NO,
-        "queue": ID,
-        "priority": PRIORITY,
-        "ready_at": TIME,
-        "due_at": TIME,
-        "fence": COUNT,
-        "worker": ID,
-        "claimed_at": TIME,
-        "attempts": COUNT,
-        "losses": COUNT,
-        "unmet": STEP_COUNT,
-        "settled": PLACE_IN_JOURNAL,
-    },
-    "attempts": {
-        "no": STEP_NO,
-        "fence": COUNT,
-        "number": COUNT,
-        "worker": ID,
-        "started_at": TIME,
-        "ended_at": TIME,
-    },
-    "journal": {"seq": SEQ, "at": TIME},
-    "messages": {"number": PLACE_IN_JOURNAL, "arrived_at": TIME, "consumed_by": STEP_NO},
-    "mailbox": {"number": PLACE_IN_JOURNAL, "arrived_at": TIME, "expires_at": TIME, "forget_at": TIME},
-    "outbox": {"seq": SEQ, "number": COUNT, "created_at": TIME},
-    "gates": {
-        "no": STEP_NO,
-        "activation": SEQ,
-        "opened_at": TIME,
-        "level": COUNT,
-        "due_at": TIME,
-        "closed_at": TIME,
-    },
-    "adoptions": {"no": STEP_NO, "owned": Bounds(0, 1, 1)},
-    "slots": {"most": QUOTA, "priority": PRIORITY, "asked_at": TIME, "granted_at": TIME},
-    "resource_holds": {"no": STEP_NO, "fence": COUNT, "units": PLACE_IN_JOURNAL, "held_at": TIME},
-    "decisions": {"no": STEP_NO, "activation": SEQ, "level": COUNT, "at": TIME},
-    "workers": {
-        "no": ID,
-        "incarnation": COUNT,
-        "capacity": COUNT,
-        "heard_at": TIME,
-        "started_at": TIME,
-        "seq": SEQ,
-    },
-    "worker_journal": {"seq": SEQ, "at": TIME},
-    "worker_reports": {"worker": ID, "reported_at": TIME},
-    "attempt_evidence": {"no": STEP_NO, "fence": COUNT},
-    "payload_chunks": {"no": COUNT},
-    "policies": {"revision": ID, "published_at": TIME},
-    "signed_heads": {"entries": SEQ, "signed_at": TIME},
-    "settings": {"revision": ID, "saved_at": TIME},
-    "tenants": {"created_at": TIME},
-    "principals": {"created_at": TIME, "disabled_at": TIME},
-    "memberships": {"granted_at": TIME, "valid_from": TIME, "valid_to": TIME, "revoked_at": TIME},
-    "delegations": {"granted_at": TIME, "valid_from": TIME, "valid_to": TIME, "revoked_at": TIME},
-    "api_keys": {
-        "created_at": TIME,
-        "expires_at": TIME,
-        "revoked_at": TIME,
-        "max_concurrent_runs": QUOTA,
-        "max_requests_per_min": QUOTA,
-    },
-    "quota_runs": {"taken_at": TIME},
-    "sessions": {"created_at": TIME, "expires_at": TIME, "ended_at": TIME},
-    "audit": {"at": TIME, "seq": SEQ},
-    "audit_heads": {"seq": SEQ, "forgotten": SEQ},
-    "jobs": {"seq": SEQ, "created_at": TIME, "lease_until": TIME, "ended_at": TIME},
-    "people_journal": {"seq": SEQ, "at": TIME},
-    "triggers": {
-        "seq": Bounds(1, LAST_SEQ, LAST_SEQ),
-        "version": VERSION,
-        "next_at": TIME,
-        "due_at": TIME,
-        "cursor_at": TIME,
-        "paused_at": TIME,
-        "created_at": TIME,
-        "removed_at": TIME,
-    },
-    "firings": {"due_at": TIME, "watched": Bounds(0, 1, 1), "made_at": TIME, "depth": NATURAL},
-    "backfills": {
-        "since_at": TIME,
-        "until_at": TIME,
-        "cursor_at": TIME,
-        "at_once": Bounds(1, INT, INT),
-        "started": NATURAL,
-        "skipped": NATURAL,
-        "refused": NATURAL,
-        "created_at": TIME,
-        "ended_at": TIME,
-    },
-    "children": {
-        "no": STEP_NO,
-        "activation": SEQ,
-        "version": VERSION,
-        "requested_at": TIME,
-        "started_at": TIME,
-        "recalled_at": TIME,
-        "ended_at": TIME,
-        "todo_at": TIME,
-    },
-    "sinks": {"takes": Bounds(1, 15, 15), "created_at": TIME},
-    "deliveries": {
-        "takes": Bounds(1, 15, 15),
-        "last": SEQ,
-        "sent": SEQ,
-        "sent_number": COUNT,
-        "attempts": COUNT,
-        "fence": COUNT,
-        "ready_at": TIME,
-        "lease_until": TIME,
-        "dead_at": TIME,
-    },
-    "delivery_actions": {"id": PLACE_IN_JOURNAL, "at": TIME, "seq": SEQ, "number": COUNT},
-    "quarantine": {"id": PLACE_IN_JOURNAL, "quarantined_at": TIME, "released_at": TIME},
+INTEGERS: dict[str, Mapping[str, Bounds]] = {
+    **{name: {one.name: one.bounds for one in columns_of(row) if one.bounds} for name, row in TABLES.items()},
+    "migrations": _table(version=Annotated[int, Bounds(1, 9999, 9999)], applied_at=Moment),
+    "queues": _table(id=Id),
+    "worker_journal": _table(seq=Seq, at=Moment),
+    "worker_reports": _table(worker=Id, reported_at=Moment),
+    "attempt_evidence": _table(no=StepNo, fence=Count),
+    "payload_chunks": _table(no=Count),
+    "quota_runs": _table(taken_at=Moment),
+    "delivery_actions": _table(id=Place, at=Moment, seq=Seq, number=Count),
+    "quarantine": _table(id=Place, quarantined_at=Moment, released_at=Moment),
 }
-"""Every integer column of both schemas. A negative counter is left to the schema."""
+"""Every integer column of both schemas. Tables without a row type of their own are listed by hand."""
+INTEGERS = {table: columns for table, columns in INTEGERS.items() if columns}
+
+NAMES: Mapping[type[msgspec.Struct], str] = {row: name for name, row in TABLES.items()} | {AuditRow: "audit"}
+
+
+def _checker(row: type[msgspec.Struct]) -> Callable[[Iterable[Any]], None]:
+    """A function that refuses rows of this type that are beyond the bounds.
+
+    Nearly every row is far within, and that is cheap to see: values with the same bound are combined with bitwise or,
+    and only a bit beyond the bound leads to the exact check. What is no number raises TypeError there.
+    """
+    by_bits: dict[int, list[str]] = {}
+    beyond = []
+    for column in columns_of(row):
+        if (bounds := column.bounds) is None:
+            continue
+        value = f"row.{column.name}"
+        given = f"({value} or 0)" if column.is_nullable else value
+        bits = (bounds.high + 1).bit_length() - 1
+        if bounds.low in (0, -bounds.high) and bits > 30:
+            by_bits.setdefault(bits, []).append(given)
+        else:
+            by_bits.setdefault(31, []).append(f"{given} & 0")
+            missing = f"{value} is not None and " if column.is_nullable else ""
+            beyond.append(f"({missing}not {bounds.low} <= {value} <= {bounds.high})")
+    tests = [f"({' | '.join(values)}) >> {bits}" for bits, values in by_bits.items()] + beyond
+    source = ("def made(rows):", "    for row in rows:", f"        if {' or '.join(tests)}:", "            exact(row)")
+    made: Callable[[Iterable[Any]], None] = generate(source, {"exact": _check_row})
+    return made
 
 
 def check_write(what: Write) -> None:
-    """Refuse a write with a number that does not fit every store.
-
-    Nearly every write is far within the bounds, and that is cheap to check: all values of a kind are combined with
-    bitwise or, and only a bit beyond the bound leads to the exact check.
-    """
+    """Refuse a write with a number that does not fit every store."""
     try:
-        for change in what.runs:
-            _check_run(change.run)
-        if what.steps:
-            _check_steps(what.steps)
-        if what.new_steps:
-            _check_steps(what.new_steps)
-        for attempt in what.attempts:
-            counters = attempt.no | attempt.fence | attempt.number | attempt.worker
-            if counters >> 31 or (attempt.started_at | attempt.ended_at) >> 57:
-                _check_row("attempts", attempt)
-        _check_entries(what.entries)
-        if not what.is_plain:
-            _check_rest(what)
+        _check_rows(what)
     except TypeError:
-        _check_types(what)
+        _name_what_is_no_number(what)
         raise
 
 
-def _check_rest(what: Write) -> None:
-    """The parts that few writes have."""
-    for new in what.new_runs:
-        run, details = new.run, new.details
-        _check_run(run)
-        priority = run.priority
-        if type(priority) is not int or abs(priority) > MAX_PRIORITY or run.definition_id >> 31:
-            _check_row("runs", run)
-        is_known = 0 < details.version <= MAX_VERSION
-        if not is_known or (details.policy_revision or 0) >> 31 or details.created_at >> 57:
-            _check_row("run_details", details)
-        _check_steps(new.steps)
-        _check_entries(new.entries)
-    if what.only_creates:
+def _check_rows(what: Write) -> None:
+    if what.runs:
+        CHECKS[Run](change.run for change in what.runs)
+    if what.steps or what.new_steps:
+        CHECKS[Step](what.steps + what.new_steps)
+    CHECKS[Attempt](what.attempts)
+    CHECKS[SealedEntry](what.entries)
+    if what.is_plain:
         return
-    for message in (*what.messages, *what.consumed, *(one for new in what.new_runs for one in new.messages)):
-        _check_row("messages", message)
-    for sent in what.mailbox:
-        _check_row("mailbox", sent)
-    for told in (*what.outbox, *(one for new in what.new_runs for one in new.outbox)):
-        _check_row("outbox", told)
-    for cursor in (one for new in what.new_runs for one in new.deliveries):
-        _check_row("deliveries", cursor)
-    for gate in (*what.gates, *(one for new in what.new_runs for one in new.gates)):
-        _check_row("gates", gate)
-    for child in (*what.children, *what.begun):
-        _check_row("children", child)
-    for vote in what.votes:
-        _check_row("decisions", vote)
-    for adoption in (one for new in what.new_runs for one in new.adoptions):
-        _check_row("adoptions", adoption)
-    for slot in (new.slot for new in what.new_runs if new.slot is not None):
-        _check_row("slots", slot)
-    for hold in what.holds:
-        _check_row("resource_holds", hold)
-    for change in what.triggers:
-        _check_row("triggers", change.row)
-    for firing in what.firings:
-        _check_row("firings", firing)
-    for backfill in what.backfills:
-        _check_row("backfills", backfill)
+    for new in what.new_runs:
+        if type(new.run.priority) is not int:  # it comes from callers, and True is a number, too
+            _check_row(new.run)
+        CHECKS[Run]((new.run,))
+        CHECKS[Details]((new.details,))
+        CHECKS[Step](new.steps)
+        CHECKS[SealedEntry](new.entries)
+    if not what.only_creates:
+        for row in rare_rows(what):
+            _check_row(row)
+
+
+def rare_rows(what: Write) -> Iterable[msgspec.Struct]:
+    """The rows that few writes have."""
+    for new in what.new_runs:
+        yield from (*new.messages, *new.outbox, *new.deliveries, *new.gates, *new.adoptions)
+        if new.slot is not None:
+            yield new.slot
+    yield from (*what.messages, *what.consumed, *what.mailbox, *what.outbox, *what.gates, *what.children, *what.begun)
+    yield from (*what.votes, *what.holds, *(change.row for change in what.triggers), *what.firings, *what.backfills)
+
+
+def _name_what_is_no_number(what: Write) -> None:
+    for change in what.runs:
+        _check_row(change.run)
+    for new in what.new_runs:
+        for row in (new.run, new.details, *new.steps, *new.entries):
+            _check_row(row)
+    for row in (*what.steps, *what.new_steps, *what.attempts, *what.entries):
+        _check_row(row)
 
 
 def check_worker(worker: Worker, entry: SealedEntry | None) -> None:
     """The same for a worker and an entry of its journal."""
-    _check_row("workers", worker)
+    _check_row(worker)
     if entry is not None:
-        _check_row("worker_journal", entry)
+        _check_row(entry, "worker_journal")
 
 
 def check_audit(rows: Iterable[AuditRow]) -> None:
     """The same for entries of the audit log."""
     for row in rows:
-        _check_row("audit", row)
+        _check_row(row)
 
 
 def check_people(change: PeopleChange) -> None:
     """The same for a change of people."""
-    _check_row("people_journal", change.entry)
-    for table in ("tenants", "principals", "memberships", "delegations", "sessions"):
-        for row in getattr(change, table):
-            _check_row(table, row)
-    for key in change.keys:
-        _check_row("api_keys", key)
+    for row in (change.entry, *change.rows()):
+        _check_row(row)
 
 
 def check_version(version: int) -> None:
     """The same for the version of a definition."""
-    _check("definitions", "version", version, VERSION)
+    _check("definitions", "version", version, INTEGERS["definitions"]["version"])
 
 
 def check_revision(revision: int) -> None:
     """The same for the revision of a policy or a setting."""
-    _check("policies", "revision", revision, ID)
+    _check("policies", "revision", revision, INTEGERS["policies"]["revision"])
 
 
-def _check_run(run: Run) -> None:
-    """What changes in a run."""
-    counters = run.open | run.moving | run.leased | run.failed | run.undoing | run.inbox
-    times = (run.due_at or 0) | (run.started_at or 0) | (run.ended_at or 0) | run.moved_at
-    if counters >> 31 or times >> 57 or run.seq >> 43:
-        _check_row("runs", run)
-
-
-def _check_entries(entries: Iterable[SealedEntry]) -> None:
-    for entry in entries:
-        if entry.seq >> 43 or entry.at >> 57:
-            _check_row("journal", entry)
-
-
-def _check_steps(steps: Iterable[Step]) -> None:
-    for step in steps:
-        counters = step.no | step.queue | step.fence | (step.worker or 0) | step.attempts | step.losses | step.unmet
-        times = (step.ready_at or 0) | (step.due_at or 0) | (step.claimed_at or 0)
-        if (
-            counters >> 31
-            or times >> 57
-            or (step.settled or 0) >> 63
-            or not -MAX_PRIORITY <= step.priority <= MAX_PRIORITY
-        ):
-            _check_row("steps", step)
-
-
-def _check_row(table: str, row: msgspec.Struct) -> None:
-    for column, bounds in INTEGERS[table].items():
+def _check_row(row: msgspec.Struct, table: str | None = None) -> None:
+    table = table or NAMES[type(row)]
+    for column, bounds in INTEGERS.get(table, {}).items():
         _check(table, column, getattr(row, column, None), bounds)
-
-
-def _check_types(what: Write) -> None:
-    """Name the value that is not a number."""
-    for table, rows in (
-        ("runs", [change.run for change in what.runs]),
-        ("runs", [new.run for new in what.new_runs]),
-        ("run_details", [new.details for new in what.new_runs]),
-        ("steps", [*what.steps, *what.new_steps, *(step for new in what.new_runs for step in new.steps)]),
-        ("attempts", what.attempts),
-        ("journal", [*what.entries, *(entry for new in what.new_runs for entry in new.entries)]),
-    ):
-        for row in rows:
-            _check_row(table, row)
 
 
 def _check(table: str, column: str, value: Any, bounds: Bounds) -> None:
@@ -352,3 +163,6 @@ def _check(table: str, column: str, value: Any, bounds: Bounds) -> None:
         raise InvalidInput(
             f"{table}.{column} would be {value}; it is from {bounds.low} to {bounds.high}. Nothing was written."
         )
+
+
+CHECKS = {row: _checker(row) for row in (Run, Details, Step, Attempt, SealedEntry)}

@@ -11,6 +11,7 @@ from enum import StrEnum
 import msgspec
 
 from stepkeep.kernel.authority import Authority, Caller
+from stepkeep.kernel.bounds import Id, Moment, Version
 from stepkeep.kernel.decision import Involved
 from stepkeep.kernel.errors import Quarantined, Unreadable
 from stepkeep.kernel.journal import SealedEntry
@@ -30,12 +31,23 @@ from stepkeep.kernel.rows import (
     Vote,
 )
 from stepkeep.kernel.states import RunState
-from stepkeep.store.adoption_rows import AdoptionRow
-from stepkeep.store.delivery_rows import Delivery
-from stepkeep.store.mailbox import BusinessKey, KeyWant, Mailbox, MailboxMessage
-from stepkeep.store.resource_rows import HoldRow
-from stepkeep.store.slot_rows import Held, SlotGrant, SlotRow
-from stepkeep.store.triggers import Backfill, Firing, TriggerChange, TriggerKey, TriggerRow
+from stepkeep.store.rows import (
+    AdoptionRow,
+    Backfill,
+    BusinessKey,
+    Delivery,
+    Firing,
+    Held,
+    HoldRow,
+    KeyWant,
+    Mailbox,
+    MailboxMessage,
+    SlotGrant,
+    SlotRow,
+    TriggerChange,
+    TriggerKey,
+    TriggerRow,
+)
 
 NOT_REQUESTED = "the child was called back, or has started already; nothing was written"
 """The refusal of a write that starts a child which is not requested any more."""
@@ -110,14 +122,14 @@ class StoredDefinition(msgspec.Struct, frozen=True, kw_only=True):
     """A published definition. `queues` has one queue id per step number of the plan (0: no worker is needed)."""
 
     tenant: str
-    id: int
+    id: Id
     name: str
-    version: int
+    version: Version
     dialect: str
     digest: str
     document: bytes
     queues: tuple[int, ...]
-    published_at: int
+    published_at: Moment
     published_by: str
 
 
@@ -128,7 +140,7 @@ class StoredSchema(msgspec.Struct, frozen=True, kw_only=True):
     ref: str
     digest: str
     document: bytes
-    published_at: int
+    published_at: Moment
     published_by: str
 
 
@@ -138,9 +150,9 @@ class StoredSetting(msgspec.Struct, frozen=True, kw_only=True):
     tenant: str
     kind: str
     name: str
-    revision: int
+    revision: Id
     document: bytes
-    saved_at: int
+    saved_at: Moment
     saved_by: str
 
 
@@ -148,11 +160,11 @@ class StoredPolicy(msgspec.Struct, frozen=True, kw_only=True):
     """A revision of a tenant's live policy. The newest one counts."""
 
     tenant: str
-    revision: int
+    revision: Id
     name: str
     digest: str
     document: bytes
-    published_at: int
+    published_at: Moment
     published_by: str
 
 

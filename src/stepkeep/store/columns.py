@@ -10,21 +10,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum, auto
 from functools import cache
-from types import NoneType
-from typing import Any, TypeVar, get_args, get_origin
+from types import NoneType, UnionType
+from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 
 import msgspec
 
+from stepkeep.kernel.bounds import Bounds
 from stepkeep.kernel.errors import Unreadable
 from stepkeep.kernel.journal import SealedEntry
 from stepkeep.kernel.rows import Attempt, Child, Details, Gate, Message, Note, OutboxEntry, Run, Step, Vote, Worker
 from stepkeep.kernel.states import RunState
-from stepkeep.store.adoption_rows import AdoptionRow
-from stepkeep.store.audit_rows import AuditHead, ChainedRow
 from stepkeep.store.change import IdempotencyKey, RunKey, StoredDefinition, StoredPolicy, StoredSchema, StoredSetting
-from stepkeep.store.delivery_rows import Delivery, SinkRow
-from stepkeep.store.job_rows import Job, JobRun
-from stepkeep.store.mailbox import MailboxMessage
 from stepkeep.store.principals import (
     ApiKey,
     DelegationRow,
@@ -36,32 +32,23 @@ from stepkeep.store.principals import (
 )
 from stepkeep.store.reading import read_definition, read_person, read_row, unreadable_worker
 from stepkeep.store.records import RunRecord, RunStatus, SignedHead
-from stepkeep.store.resource_rows import HoldRow
-from stepkeep.store.slot_rows import SlotRow
-from stepkeep.store.triggers import Backfill, Firing, TriggerRow
+from stepkeep.store.rows import (
+    AdoptionRow,
+    AuditHead,
+    Backfill,
+    ChainedRow,
+    Delivery,
+    Firing,
+    HoldRow,
+    Job,
+    JobRun,
+    MailboxMessage,
+    SinkRow,
+    SlotRow,
+    TriggerRow,
+)
 
 R = TypeVar("R", bound=msgspec.Struct)
-
-DELETE_ORDER = (
-    "delete_steps",
-    "delete_attempts",
-    "delete_evidence",
-    "delete_payload_chunks",
-    "delete_journal",
-    "delete_messages",
-    "delete_outbox",
-    "delete_deliveries",
-    "delete_gates",
-    "delete_adoptions",
-    "delete_children",
-    "delete_slots",
-    "delete_resource_holds",
-    "delete_decisions",
-    "delete_signed_heads",
-    "delete_run_details",
-    "delete_runs",
-)
-"""The statements that delete runs, in an order that respects foreign keys."""
 
 TABLES: Mapping[str, type[msgspec.Struct]] = {
     "runs": Run,
@@ -118,12 +105,13 @@ class Kind(Enum):
 
 
 class Column(msgspec.Struct, frozen=True):
-    """One column: its name, how it is held, the type of its value, and whether that may be missing."""
+    """One column: its name, how it is held, the type of its value, whether that may be missing, and its bounds."""
 
     name: str
     kind: Kind
     type: Any
     is_nullable: bool
+    bounds: Bounds | None = None
 
 
 KINDS = {int: Kind.NUMBER, str: Kind.TEXT, bytes: Kind.BYTES, Note: Kind.NOTE, tuple: Kind.LIST}
@@ -142,10 +130,14 @@ def columns_of(row: type[msgspec.Struct]) -> tuple[Column, ...]:
     """The columns of a row's table, in the order of the statements."""
     found = []
     for field in msgspec.structs.fields(row):
-        types = [field.type] if get_origin(field.type) is tuple else get_args(field.type) or [field.type]
+        types = get_args(field.type) if get_origin(field.type) in (Union, UnionType) else (field.type,)
         [kept] = [one for one in types if one is not NoneType]
+        bounds = None
+        if get_origin(kept) is Annotated:
+            kept, bounds = get_args(kept)
         kind = NAMED.get(field.name) or KINDS.get(get_origin(kept) or kept, Kind.WORD)
-        found.append(Column(field.name, Kind.RUN if row is Run and field.name == "id" else kind, kept, len(types) > 1))
+        kind = Kind.RUN if row is Run and field.name == "id" else kind
+        found.append(Column(field.name, kind, kept, len(types) > 1, bounds))
     return tuple(found)
 
 

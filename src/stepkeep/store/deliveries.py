@@ -8,10 +8,9 @@ It decides nothing; `operations.outbox` and `operations.sinks` do.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from enum import IntFlag, StrEnum
-from types import SimpleNamespace
-from typing import Any, Protocol
+from typing import Any
 from uuid import UUID, uuid5
 
 import msgspec
@@ -19,8 +18,8 @@ import msgspec
 from stepkeep.kernel.journal import SealedEntry
 from stepkeep.kernel.rows import OutboxEntry
 from stepkeep.store.columns import entry_from, outbox_from, people_values, person_reader
-from stepkeep.store.delivery_rows import Delivery, SinkRow
-from stepkeep.store.people import Read
+from stepkeep.store.part import Part, Rows, Statement
+from stepkeep.store.rows import Delivery, SinkRow
 
 WHOLE = 2**31 - 1
 """The `sent_number` of a cursor whose entry at `sent` was delivered with all its events."""
@@ -138,74 +137,8 @@ class Lag(msgspec.Struct, frozen=True, kw_only=True):
     oldest_at: int | None
 
 
-class DeliveryStore(Protocol):
-    """The tables of deliveries. Quarantined runs are never claimed here; every list shows them."""
-
-    async def save_sink(self, sink: SinkRow, action: Action, *, replace: bool = True) -> bool:
-        """Add a sink, or replace the one of this name; its cursors stay. False: there is one, and nothing is written,
-        because `replace` is False."""
-        ...
-
-    async def remove_sink(self, action: Action, *, discard: bool) -> int | None:
-        """Remove a sink with its cursors. Returns how many were not delivered: without `discard` nothing is removed
-        if there are any. None: there is no such sink."""
-        ...
-
-    async def list_sinks(self, tenant: str) -> list[SinkRow]: ...
-    async def find_due_sinks(self, tenant: str) -> list[str]:
-        """The sinks with a cursor that may be claimed now, read without locks."""
-        ...
-
-    async def claim(self, tenant: str, wanted: Sequence[tuple[str, int]], holder: str, lease_us: int) -> list[Delivery]:
-        """Claim due cursors, oldest first, up to a number for each sink: fence + 1 and a lease. Cursors that another
-        transaction holds are skipped."""
-        ...
-
-    async def report(self, reports: Sequence[Report]) -> list[bool]:
-        """Write reports; False for one whose fence is not the cursor's: another relay has claimed it since."""
-        ...
-
-    async def redrive(self, action: Action) -> bool:
-        """Make a dead cursor due now, with all its attempts; False if it is not dead."""
-        ...
-
-    async def drop(self, action: Action) -> bool:
-        """Pass over the dead entry (`seq`, `number`) of a cursor; False if that is not its dead entry."""
-        ...
-
-    async def read_cursors(self, tenant: str, run_id: str) -> list[Delivery]: ...
-    async def list_cursors(
-        self, tenant: str, *, sink: str = "", dead: bool = False, after: tuple[str, str] = ("", ""), limit: int = 100
-    ) -> list[Delivery]:
-        """Cursors that are not idle, or those that are dead, in the order of sink and run, after the given ones."""
-        ...
-
-    async def count_cursors(self, tenant: str) -> list[Lag]: ...
-    async def read_entries(self, tenant: str, run_id: str, after: tuple[int, int], limit: int) -> list[OutboxEntry]:
-        """The outbox of a run after an entry (sequence and number)."""
-        ...
-
-    async def read_worker_entries(self, tenant: str, worker_id: str, after: int, limit: int) -> list[SealedEntry]:
-        """The journal of a worker after an entry."""
-        ...
-
-    async def read_actions(self, tenant: str, run_id: str | None = None, limit: int = 100) -> list[Action]:
-        """What people did, newest first."""
-        ...
-
-
 cursor_from = person_reader(Delivery)
 sink_from = person_reader(SinkRow)
-
-Statement = tuple[str, tuple[Any, ...]]
-Rows = list[list[Any]]
-
-
-class Transact(Protocol):
-    """Run statements in one transaction; answers the rows of each. An exception of `check`, which is given them before
-    the commit, rolls it back."""
-
-    def __call__(self, statements: Sequence[Statement], check: Callable[[Rows], None] = ..., /) -> Awaitable[Rows]: ...
 
 
 class _Undelivered(Exception):
@@ -224,25 +157,16 @@ def action_from(row: Sequence[Any]) -> Action:
     return Action(**dict(zip(Action.__struct_fields__, row, strict=True)))
 
 
-class DeliveryTables:
-    """`DeliveryStore` by the statements of one store. `time` is the parameter from which a statement has its time."""
-
-    def __init__(
-        self,
-        statements: SimpleNamespace,
-        read: Read,
-        transact: Transact,
-        time: Callable[[], int],
-        can_exist: Callable[[str], bool],
-    ) -> None:
-        self._sql, self._read, self._transact = statements, read, transact
-        self._time, self._can_exist = time, can_exist
+class DeliveryStore(Part):
+    """The tables of deliveries. Quarantined runs are never claimed here; every list shows them."""
 
     def _noted(self, action: Action) -> Statement:
         noted = (action.actor, action.action, action.sink, action.run_id, action.seq, action.number, action.reason)
         return (self._sql.insert_delivery_action, (action.tenant, self._time(), *noted))
 
     async def save_sink(self, sink: SinkRow, action: Action, *, replace: bool = True) -> bool:
+        """Add a sink, or replace the one of this name; its cursors stay. False: there is one, and nothing is written,
+        because `replace` is False."""
         saved = (self._sql.save_sink, (*people_values(sink), replace))
         try:
             await self._transact([saved, self._noted(action)], _changed)
@@ -251,6 +175,8 @@ class DeliveryTables:
         return True
 
     async def remove_sink(self, action: Action, *, discard: bool) -> int | None:
+        """Remove a sink with its cursors. Returns how many were not delivered: without `discard` nothing is removed
+        if there are any. None: there is no such sink."""
         which = (action.tenant, action.sink)
 
         def check(found: Rows) -> None:
@@ -278,9 +204,12 @@ class DeliveryTables:
         return await self._read(sink_from, self._sql.list_sinks, tenant)
 
     async def find_due_sinks(self, tenant: str) -> list[str]:
+        """The sinks with a cursor that may be claimed now, read without locks."""
         return await self._read(lambda row: str(row[0]), self._sql.find_due_sinks, tenant, self._time())
 
     async def claim(self, tenant: str, wanted: Sequence[tuple[str, int]], holder: str, lease_us: int) -> list[Delivery]:
+        """Claim due cursors, oldest first, up to a number for each sink: fence + 1 and a lease. Cursors that another
+        transaction holds are skipped."""
         asked = [
             (self._sql.claim_deliveries, (tenant, sink, most, self._time(), lease_us, holder))
             for sink, most in sorted(wanted)
@@ -290,6 +219,7 @@ class DeliveryTables:
         return [cursor_from(row) for rows in found for row in rows]
 
     async def report(self, reports: Sequence[Report]) -> list[bool]:
+        """Write reports; False for one whose fence is not the cursor's: another relay has claimed it since."""
         order = sorted(range(len(reports)), key=lambda place: _key(reports[place]))
         found = await self._transact([(self._sql.report_delivery, self._values(reports[place])) for place in order])
         by_place = dict(zip(order, found, strict=True))
@@ -300,10 +230,12 @@ class DeliveryTables:
         return (one.tenant, one.run_id, one.sink, one.fence, self._time(), *said)
 
     async def redrive(self, action: Action) -> bool:
+        """Make a dead cursor due now, with all its attempts; False if it is not dead."""
         which = (action.tenant, action.run_id, action.sink)
         return await self._act(action, (self._sql.redrive_delivery, (*which, self._time())))
 
     async def drop(self, action: Action) -> bool:
+        """Pass over the dead entry (`seq`, `number`) of a cursor; False if that is not its dead entry."""
         which = (action.tenant, action.run_id, action.sink)
         return await self._act(action, (self._sql.drop_delivery, (*which, self._time(), action.seq, action.number)))
 
@@ -324,6 +256,7 @@ class DeliveryTables:
     async def list_cursors(
         self, tenant: str, *, sink: str = "", dead: bool = False, after: tuple[str, str] = ("", ""), limit: int = 100
     ) -> list[Delivery]:
+        """Cursors that are not idle, or those that are dead, in the order of sink and run, after the given ones."""
         statement = self._sql.list_dead_deliveries if dead else self._sql.list_open_deliveries
         return await self._read(cursor_from, statement, tenant, sink, *after, limit)
 
@@ -332,12 +265,15 @@ class DeliveryTables:
         return [Lag(sink=sink, waiting=waiting, dead=dead, oldest_at=oldest) for sink, waiting, dead, oldest in found]
 
     async def read_entries(self, tenant: str, run_id: str, after: tuple[int, int], limit: int) -> list[OutboxEntry]:
+        """The outbox of a run after an entry (sequence and number)."""
         return await self._read(outbox_from, self._sql.read_outbox_after, tenant, run_id, *after, limit)
 
     async def read_worker_entries(self, tenant: str, worker_id: str, after: int, limit: int) -> list[SealedEntry]:
+        """The journal of a worker after an entry."""
         return await self._read(entry_from, self._sql.read_worker_entries, tenant, worker_id, after, limit)
 
     async def read_actions(self, tenant: str, run_id: str | None = None, limit: int = 100) -> list[Action]:
+        """What people did, newest first."""
         if run_id is None:
             return await self._read(action_from, self._sql.list_delivery_actions, tenant, limit)
         if not self._can_exist(run_id):

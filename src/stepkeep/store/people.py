@@ -5,12 +5,12 @@ A store adds how a statement reaches its database. Nothing here decides or knows
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable, Sequence
-from types import SimpleNamespace
-from typing import Any, Protocol, TypeVar
+from collections.abc import Awaitable, Callable, Generator, Iterable, Sequence
+from typing import Any, TypeVar
 
 from stepkeep.kernel.authority import Authority, Caller, MembershipKind
 from stepkeep.store.columns import person_reader
+from stepkeep.store.part import Part
 from stepkeep.store.principals import (
     ApiKey,
     DelegationRow,
@@ -24,7 +24,7 @@ from stepkeep.store.principals import (
     TenantRow,
     authorities_from,
 )
-from stepkeep.store.reads import Convert, first
+from stepkeep.store.reading import first
 
 T = TypeVar("T")
 Pairs = Iterable[tuple[str, str]]
@@ -68,28 +68,28 @@ def loading(callers: Sequence[Caller]) -> Generator[tuple[str, Pairs], Rows, dic
     return authorities_from(callers, standing, memberships, delegations, keys)
 
 
-class Read(Protocol):
-    """Send a statement, and convert its rows."""
-
-    def __call__(self, convert: Convert[T], statement: str, *arguments: Any) -> Coroutine[Any, Any, list[T]]: ...
-
-
-class PeopleTables:
-    """The reads of `PeopleStore`, by the statements of one store."""
+class PeopleStore(Part):
+    """The tables of people. Lists are in the order of names, or of time."""
 
     def __init__(
         self,
-        statements: SimpleNamespace,
-        read: Read,
+        *part: Any,
         write: Callable[[str, MakeChange], Awaitable[None]],
         read_authorities: Callable[[Sequence[Caller]], Awaitable[dict[Caller, Authority]]],
     ) -> None:
-        self._sql, self._read, self._write, self._authorities = statements, read, write, read_authorities
+        super().__init__(*part)
+        self._write, self._authorities = write, read_authorities
 
     async def write(self, tenant: str, make: MakeChange) -> None:
+        """Lock the people of a tenant, read the clock, and write what `make` returns for that time.
+
+        Decisions that read people share the lock until they commit. So no decision that counts a right is later than
+        the end of that right. Raises Contended if another entry has the sequence number: read and decide again.
+        """
         await self._write(tenant, make)
 
     async def read_authorities(self, callers: Sequence[Caller]) -> dict[Caller, Authority]:
+        """What these callers bring to a decision, read outside of one: for explanations, never for a decision."""
         return await self._authorities(callers)
 
     async def read_head(self, tenant: str) -> SealedPeopleEntry | None:
@@ -105,6 +105,7 @@ class PeopleTables:
     async def read_journal_before(
         self, tenant: str, at: int, seq: int, since: int = 0, limit: int = 1000
     ) -> list[SealedPeopleEntry]:
+        """Entries before a moment, and before this one of that moment; newest first."""
         given = (tenant, at, seq, since, limit)
         return await self._read(entry_from, self._sql.read_people_journal_before, *given)
 
@@ -136,6 +137,7 @@ class PeopleTables:
         return await self._read(membership_from, self._sql.list_memberships, tenant)
 
     async def list_delegations(self, tenant: str, *, ended: bool = False) -> list[DelegationRow]:
+        """Delegations that are not revoked; with `ended`, those too that are."""
         statement = self._sql.list_all_delegations if ended else self._sql.list_delegations
         return await self._read(delegation_from, statement, tenant)
 
@@ -149,4 +151,5 @@ class PeopleTables:
         return first(await self._read(session_from, self._sql.find_session, session_id))
 
     async def list_sessions(self, tenant: str, key_id: str) -> list[SessionRow]:
+        """The sessions of a key that were not ended, by id; those that have expired among them."""
         return await self._read(session_from, self._sql.list_sessions, tenant, key_id)

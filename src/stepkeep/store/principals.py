@@ -6,13 +6,14 @@ is refused with Contended if the journal has grown since it was read. It decides
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import msgspec
 
 from stepkeep.kernel.authority import Authority, Caller, Delegation, KeyUsed, Membership, MembershipKind, WorkLimits
+from stepkeep.kernel.bounds import Moment, Quota, Seq
 from stepkeep.kernel.journal import GENESIS, chain
 
 Person = tuple[str, str]
@@ -43,7 +44,7 @@ class TenantRow(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     vouching: Vouching
-    created_at: int
+    created_at: Moment
     created_by: str
 
 
@@ -56,9 +57,9 @@ class Principal(msgspec.Struct, frozen=True, kw_only=True):
     kind: PrincipalKind
     display: str
     folded: str
-    created_at: int
+    created_at: Moment
     created_by: str
-    disabled_at: int | None = None
+    disabled_at: Moment | None = None
     disabled_by: str | None = None
 
 
@@ -71,11 +72,11 @@ class MembershipRow(msgspec.Struct, frozen=True, kw_only=True):
     subject_kind: SubjectKind
     kind: MembershipKind
     name: str
-    granted_at: int
+    granted_at: Moment
     granted_by: str
-    valid_from: int | None = None
-    valid_to: int | None = None
-    revoked_at: int | None = None
+    valid_from: Moment | None = None
+    valid_to: Moment | None = None
+    revoked_at: Moment | None = None
     revoked_by: str | None = None
 
 
@@ -86,12 +87,12 @@ class DelegationRow(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     delegator: str
     delegate: str
-    granted_at: int
+    granted_at: Moment
     granted_by: str
     reason: str
-    valid_from: int | None = None
-    valid_to: int | None = None
-    revoked_at: int | None = None
+    valid_from: Moment | None = None
+    valid_to: Moment | None = None
+    revoked_at: Moment | None = None
     revoked_by: str | None = None
 
 
@@ -110,14 +111,14 @@ class ApiKey(msgspec.Struct, frozen=True, kw_only=True):
     owner: str
     secret_hash: str
     scopes: tuple[str, ...]
-    created_at: int
+    created_at: Moment
     created_by: str
-    expires_at: int | None = None
-    revoked_at: int | None = None
+    expires_at: Moment | None = None
+    revoked_at: Moment | None = None
     revoked_by: str | None = None
     replaces: str | None = None
-    max_concurrent_runs: int | None = None
-    max_requests_per_min: int | None = None
+    max_concurrent_runs: Quota | None = None
+    max_requests_per_min: Quota | None = None
     queues: tuple[str, ...] | None = None
     handlers: tuple[str, ...] | None = None
     lineage: str | None = None
@@ -136,9 +137,9 @@ class SessionRow(msgspec.Struct, frozen=True, kw_only=True):
     owner: str
     key: str
     secret_hash: str
-    created_at: int
-    expires_at: int
-    ended_at: int | None = None
+    created_at: Moment
+    expires_at: Moment
+    ended_at: Moment | None = None
 
 
 class PeopleEntry(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -158,8 +159,8 @@ class SealedPeopleEntry(msgspec.Struct, frozen=True):
     """An entry as it is stored: its body and its hash, which covers the hash before it."""
 
     tenant: str
-    seq: int
-    at: int
+    seq: Seq
+    at: Moment
     subject: str
     body: bytes
     hash: bytes
@@ -205,52 +206,6 @@ class PeopleChange(msgspec.Struct, frozen=True, kw_only=True):
 
 MakeChange = Callable[[int], PeopleChange]
 """The change as it is at a time; pure, called inside the transaction that writes it."""
-
-
-class PeopleStore(Protocol):
-    """The tables of people. Lists are in the order of names, or of time."""
-
-    async def write(self, tenant: str, make: MakeChange) -> None:
-        """Lock the people of a tenant, read the clock, and write what `make` returns for that time.
-
-        Decisions that read people share the lock until they commit. So no decision that counts a right is later than
-        the end of that right. Raises Contended if another entry has the sequence number: read and decide again.
-        """
-        ...
-
-    async def read_authorities(self, callers: Sequence[Caller]) -> dict[Caller, Authority]:
-        """What these callers bring to a decision, read outside of one: for explanations, never for a decision."""
-        ...
-
-    async def read_head(self, tenant: str) -> SealedPeopleEntry | None: ...
-    async def read_journal(
-        self, tenant: str, subject: str | None = None, after: int = 0, limit: int = 1000
-    ) -> list[SealedPeopleEntry]: ...
-    async def read_journal_before(
-        self, tenant: str, at: int, seq: int, since: int = 0, limit: int = 1000
-    ) -> list[SealedPeopleEntry]:
-        """Entries before a moment, and before this one of that moment; newest first."""
-        ...
-
-    async def list_tenants(self, after: str = "", limit: int = 1000) -> list[TenantRow]: ...
-    async def list_tenant_names(self, limit: int = 1000) -> list[str]: ...
-    async def read_tenant(self, name: str) -> TenantRow | None: ...
-    async def list_principals(self, tenant: str, after: str = "", limit: int = 1000) -> list[Principal]: ...
-    async def find_principal(self, tenant: str, name: str) -> Principal | None: ...
-    async def read_memberships(self, tenant: str, kind: SubjectKind, subject: str) -> list[MembershipRow]: ...
-    async def read_members(self, tenant: str, kind: MembershipKind, name: str) -> list[MembershipRow]: ...
-    async def read_delegations(self, tenant: str, person: str) -> list[DelegationRow]: ...
-    async def list_memberships(self, tenant: str) -> list[MembershipRow]: ...
-    async def list_delegations(self, tenant: str, *, ended: bool = False) -> list[DelegationRow]:
-        """Delegations that are not revoked; with `ended`, those too that are."""
-        ...
-
-    async def list_keys(self, tenant: str) -> list[ApiKey]: ...
-    async def find_key(self, key_id: str) -> ApiKey | None: ...
-    async def find_session(self, session_id: str) -> SessionRow | None: ...
-    async def list_sessions(self, tenant: str, key_id: str) -> list[SessionRow]:
-        """The sessions of a key that were not ended, by id; those that have expired among them."""
-        ...
 
 
 class Standing(NamedTuple):

@@ -8,10 +8,9 @@ the quota. Rows of ended runs are deleted by the next start; the end of a run wr
 from __future__ import annotations
 
 from collections.abc import Sequence
-from types import SimpleNamespace
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
-from stepkeep.store.deliveries import Rows, Transact
+from stepkeep.store.part import Part, Rows
 
 
 class Scope(NamedTuple):
@@ -21,30 +20,16 @@ class Scope(NamedTuple):
     most: int
 
 
-class QuotaStore(Protocol):
+class _Full(Exception):
+    """A scope has no free place."""
+
+
+class QuotaStore(Part):
     """Places under quotas."""
 
     async def take(self, tenant: str, run_id: str, scopes: Sequence[Scope], now: int, patience: int) -> str | None:
         """Take a place in every scope, or in none; returns the name of a full one. Places older than `patience` whose
         run does not exist are free."""
-        ...
-
-    async def drop(self, tenant: str, run_id: str, scopes: Sequence[Scope]) -> None:
-        """Give the places of a run back: it was not created."""
-        ...
-
-
-class _Full(Exception):
-    """A scope has no free place."""
-
-
-class QuotaTables:
-    """`QuotaStore` by the statements of one store."""
-
-    def __init__(self, statements: SimpleNamespace, transact: Transact) -> None:
-        self._sql, self._transact = statements, transact
-
-    async def take(self, tenant: str, run_id: str, scopes: Sequence[Scope], now: int, patience: int) -> str | None:
         ordered = sorted(scopes)  # the same order everywhere, so that two starts cannot deadlock
         full: list[str] = []
 
@@ -69,4 +54,5 @@ class QuotaTables:
         return None
 
     async def drop(self, tenant: str, run_id: str, scopes: Sequence[Scope]) -> None:
+        """Give the places of a run back: it was not created."""
         await self._transact([(self._sql.drop_quota, (tenant, name, run_id)) for name, _ in sorted(scopes)])

@@ -25,6 +25,7 @@ from stepkeep.store.records import RunCounts, RunRecord, WholeRun
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+Convert = Callable[[Sequence[Any]], T]
 
 ROW_KEYS: dict[str, dict[str, int]] = {
     "runs": {},
@@ -219,3 +220,13 @@ def _misfit_of_payloads(value: msgspec.Struct) -> str | None:
     if isinstance(value, SealedEntry):
         open_entry(value.body)
     return None
+
+
+def only(row: Sequence[Any]) -> str:
+    """The one column of a row."""
+    return str(row[0])
+
+
+def first(found: Sequence[T]) -> T | None:
+    """The first row, if there is one."""
+    return found[0] if found else None

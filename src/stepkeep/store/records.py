@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from stepkeep.kernel.bounds import Moment, Seq
 from stepkeep.kernel.journal import SealedEntry
 from stepkeep.kernel.rows import Attempt, Details, Gate, Message, OutboxEntry, Run, Step, Vote, Worker
 from stepkeep.kernel.states import Category, RunState
@@ -152,11 +153,11 @@ class SignedHead(msgspec.Struct, frozen=True, kw_only=True):
     tenant: str
     run_id: str
     key_id: str
-    entries: int
+    entries: Seq
     head: bytes
     public_key: str
     signature: str
-    signed_at: int
+    signed_at: Moment
 
 
 class UnsignedHead(NamedTuple):

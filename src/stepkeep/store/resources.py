@@ -7,51 +7,32 @@ fence; the next claim of a step with resources deletes the others. It decides no
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from types import SimpleNamespace
-from typing import Any, Protocol
+from typing import Any
 
 from stepkeep.store.columns import hold_from, json_text
-from stepkeep.store.people import Read
-from stepkeep.store.resource_rows import HoldRow, ResourceWaiter
+from stepkeep.store.part import Part
+from stepkeep.store.rows import HoldRow, ResourceWaiter
 
 
-class ResourceStore(Protocol):
+class ResourceStore(Part):
     """The table of held resources."""
 
     async def read_holds(self, tenant: str) -> list[HoldRow]:
         """Every resource that a step of the tenant holds, by its name, run and step."""
-        ...
+        return await self._read(hold_from, self._sql.read_resource_holds, tenant)
 
     async def find_waiting(
         self, queues: Collection[int], limit: int, run: tuple[str, str] | None = None, start: int = 0
     ) -> list[ResourceWaiter]:
         """Ready steps of these queues that are set aside, in claim order, without the first `start` of them; with
         `run`, of that run alone."""
-        ...
-
-    async def has_waiting(self) -> bool:
-        """Whether a ready step is set aside."""
-        ...
-
-
-class ResourceTable:
-    """`ResourceStore` by the statements of one store."""
-
-    def __init__(self, statements: SimpleNamespace, read: Read) -> None:
-        self._sql, self._read = statements, read
-
-    async def read_holds(self, tenant: str) -> list[HoldRow]:
-        return await self._read(hold_from, self._sql.read_resource_holds, tenant)
-
-    async def find_waiting(
-        self, queues: Collection[int], limit: int, run: tuple[str, str] | None = None, start: int = 0
-    ) -> list[ResourceWaiter]:
         asked = json_text(sorted(queues))
         if run is not None:
             return await self._read(_waiter, self._sql.find_resource_waiters_of, asked, *run, limit, start)
         return await self._read(_waiter, self._sql.find_resource_waiters, asked, limit, start)
 
     async def has_waiting(self) -> bool:
+        """Whether a ready step is set aside."""
         return bool(await self._read(lambda row: row[0], self._sql.has_resource_waiters))
 
 

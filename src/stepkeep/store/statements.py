@@ -1,9 +1,9 @@
-"""Loads the SQL statements of a store, one per file, as named attributes.
+"""Loads the SQL statements of a store as named attributes: one per file, and those that follow from the types of rows.
 
 A statement that both stores share stands in `store/sql/`, in the words of PostgreSQL. SQLite gets it without casts,
-with its own placeholders, and with moments in place of offsets from the server's clock: there, this process is the
-clock.
-Nothing else is built or edited. Each store calls it at import, so an empty file is found before anything runs.
+with its own placeholders and functions, and with moments in place of offsets from the server's clock: there, this
+process is the clock. Statements that follow from a row type are built (`row_statements.py`); nothing else is. Each
+store calls it at import, so an empty file is found before anything runs.
 """
 
 from __future__ import annotations
@@ -14,9 +14,12 @@ from functools import cache
 from importlib.resources import files
 from types import SimpleNamespace
 
+from stepkeep.store import row_statements
+
 SHARED = "stepkeep.store"
 _CAST = re.compile(r"::[a-z]+(\[\])?")
 _MOMENT = re.compile(r"\(select stepkeep_now\(\) \+ (\$\d+)\)|stepkeep_now\(\) \+ (\$\d+)")
+WORDS = {"greatest(": "max(", "least(": "min(", "select json_array_elements_text(": "select value from json_each("}
 _PLACEHOLDER = re.compile(r"\$(\d+)")
 
 
@@ -27,6 +30,8 @@ def as_sqlite_has_it(statement: str) -> str:
     'update jobs set ended_at = ?2 where id = ?1'
     """
     plain = _MOMENT.sub(lambda found: found[1] or found[2], _CAST.sub("", statement))
+    for of_postgres, of_sqlite in WORDS.items():
+        plain = plain.replace(of_postgres, of_sqlite)
     return _PLACEHOLDER.sub(r"?\1", plain)
 
 
@@ -36,16 +41,23 @@ FORMS: Mapping[str, Callable[[str], str]] = {
 }
 """How each store has the shared statements."""
 
+OF_ROWS: Mapping[str, Callable[[], Iterator[tuple[str, str]]]] = {
+    "stepkeep.store.sqlite": row_statements.sqlite_statements,
+    "stepkeep.store.postgres": row_statements.postgres_statements,
+}
+"""What follows from the types of rows for one store alone."""
+
 
 @cache
 def load_statements(package: str) -> SimpleNamespace:
-    """The statements of a store, as attributes named after their files: its own, and the shared ones.
+    """The statements of a store, as attributes named after their files: its own, the shared, those of row types.
 
     >>> load_statements("stepkeep.store.sqlite").count_runs.splitlines()[0]
     'select state, count(*)'
     """
-    shared = {name: FORMS[package](text) for name, text in _read(SHARED)}
-    own = dict(_read(package))
+    form, of_rows = FORMS[package], OF_ROWS[package]
+    shared = {name: form(text) for name, text in (*_read(SHARED), *row_statements.shared_statements())}
+    own = {**dict(_read(package)), **{name: form(text) for name, text in of_rows()}}
     if twice := sorted(shared.keys() & own.keys()):
         raise LookupError(f"{package} has statements of its own that are shared: {', '.join(twice)}")
     statements = {**shared, **own}

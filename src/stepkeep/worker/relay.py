@@ -27,7 +27,7 @@ from stepkeep.sinks.event import OutgoingEvent
 from stepkeep.sinks.interface import MAX_REASON, SEND_SECONDS, Sink, SinkContext, SinkFailed, SinkKind
 from stepkeep.sinks.registry import kind_of
 from stepkeep.store.deliveries import HOOK, RUN_WEBHOOK, Report
-from stepkeep.store.delivery_rows import Delivery, SinkRow
+from stepkeep.store.rows import Delivery, SinkRow
 from stepkeep.worker.runtime import Runtime
 from stepkeep.worker.secrets import MissingSecret
 

@@ -38,8 +38,8 @@ from stepkeep.operations.transact import Claim, Transactor
 from stepkeep.store.change import Lease
 from stepkeep.store.connect import connect
 from stepkeep.store.deliveries import WHOLE, Action, Report, Takes
-from stepkeep.store.delivery_rows import Delivery, SinkRow
 from stepkeep.store.postgres.store import PostgresStore
+from stepkeep.store.rows import Delivery, SinkRow
 from stepkeep_lab.invariants.rows import check_rows
 from stepkeep_lab.modelcheck.world import State
 

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from stepkeep.kernel.errors import Conflict
 from stepkeep.kernel.rows import Child, ChildMode, ChildState, ChildTodo
 from stepkeep.store.change import NOT_REQUESTED, Write
-from stepkeep.store.children import MOST_CHILDREN
+from stepkeep.store.children import MOST_CHILDREN, ChildStore
 from stepkeep_lab.simulation.delivery_tables import Asking
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ class ChildRows:
             del self.links[key_of(child)]
 
 
-class ModelChildren:
+class ModelChildren(ChildStore):
     """`ChildStore` on the model database."""
 
     def __init__(self, database: Database, wire: Asking, clock: Callable[[], int]) -> None:

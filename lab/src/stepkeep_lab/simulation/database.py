@@ -17,11 +17,9 @@ from stepkeep.kernel.errors import Contended, StepkeepError, StoreUnavailable
 from stepkeep.kernel.rows import Origin, Run, Step
 from stepkeep.kernel.states import STEP_WAITING
 from stepkeep.store.change import Lease, Loaded, More, Propose, Renewed, RunKey, Want, Write
-from stepkeep.store.delivery_rows import Delivery
-from stepkeep.store.mailbox import KeyWant
 from stepkeep.store.protocol import Notification
 from stepkeep.store.records import Quarantine
-from stepkeep.store.triggers import Firing
+from stepkeep.store.rows import Delivery, Firing, KeyWant
 from stepkeep_lab.simulation import queries
 from stepkeep_lab.simulation.delivery_tables import key_of
 from stepkeep_lab.simulation.locks import Locks, Owner

@@ -20,13 +20,14 @@ from stepkeep.store.deliveries import (
     RUN_WEBHOOK,
     WHOLE,
     Action,
+    DeliveryStore,
     Lag,
     Report,
     Takes,
     worker_cursor,
     worker_target,
 )
-from stepkeep.store.delivery_rows import Delivery, SinkRow
+from stepkeep.store.rows import Delivery, SinkRow
 
 if TYPE_CHECKING:
     from stepkeep_lab.simulation.database import Database, Session
@@ -157,7 +158,7 @@ class Asking(Protocol):
     def abandon(self, session: Session) -> None: ...
 
 
-class ModelDeliveries:
+class ModelDeliveries(DeliveryStore):
     """`DeliveryStore` on the model database."""
 
     def __init__(self, database: Database, wire: Asking, clock: Callable[[], int]) -> None:

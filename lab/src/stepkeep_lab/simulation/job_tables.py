@@ -7,9 +7,14 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from stepkeep.store.job_rows import Job, JobRun, JobState, RunOutcome
-from stepkeep.store.jobs import LAST_JOB, JobKey
+from stepkeep.store.jobs import LAST_JOB, JobKey, JobStore
 from stepkeep.store.records import FIRST_ID
+from stepkeep.store.rows import (
+    Job,
+    JobRun,
+    JobState,
+    RunOutcome,
+)
 from stepkeep_lab.simulation.delivery_tables import Asking
 
 if TYPE_CHECKING:
@@ -27,7 +32,7 @@ class JobRows:
         return [run for (*owner, _), run in sorted(self.runs.items()) if tuple(owner) == key]
 
 
-class ModelJobs:
+class ModelJobs(JobStore):
     """`JobStore` on the model database."""
 
     def __init__(self, database: Database, wire: Asking, clock: Callable[[], int]) -> None:

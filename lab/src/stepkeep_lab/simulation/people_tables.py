@@ -13,8 +13,9 @@ from msgspec.structs import replace
 
 from stepkeep.kernel.authority import Authority, Caller, MembershipKind
 from stepkeep.kernel.errors import Contended, InvariantBroken
-from stepkeep.store.audit_rows import AuditFilter, AuditHead, AuditRow, ChainedRow, chained
+from stepkeep.store.audit import AuditStore, chained
 from stepkeep.store.bounds import check_audit, check_people
+from stepkeep.store.people import PeopleStore
 from stepkeep.store.principals import (
     ApiKey,
     DelegationRow,
@@ -32,7 +33,13 @@ from stepkeep.store.principals import (
     authorities_from,
     seal_people_entry,
 )
-from stepkeep.store.quotas import Scope
+from stepkeep.store.quotas import QuotaStore, Scope
+from stepkeep.store.rows import (
+    AuditFilter,
+    AuditHead,
+    AuditRow,
+    ChainedRow,
+)
 
 T = TypeVar("T")
 Key = tuple[str, str]
@@ -153,7 +160,7 @@ def _ends_later(new: ApiKey, old: ApiKey | None) -> bool:
     return new.expires_at is None or new.expires_at > old.expires_at
 
 
-class ModelAudit:
+class ModelAudit(AuditStore):
     """`AuditStore` on a list of rows, and the ends of their chains."""
 
     def __init__(self, rows: list[ChainedRow], heads: dict[str, AuditHead], wire: Wire) -> None:
@@ -212,7 +219,7 @@ class ModelAudit:
         return await self._wire.ask("forget audit", work)
 
 
-class ModelQuotas:
+class ModelQuotas(QuotaStore):
     """`QuotaStore` on a dict of places. `is_live` tells whether a run exists, and has not ended."""
 
     def __init__(
@@ -243,7 +250,7 @@ class ModelQuotas:
         await self._wire.ask("drop quota", work)
 
 
-class ModelPeople:
+class ModelPeople(PeopleStore):
     """`PeopleStore` on the rows of a model database."""
 
     def __init__(self, rows: PeopleRows, wire: Wire, write_now: WriteNow) -> None:
@@ -253,10 +260,10 @@ class ModelPeople:
         await self._write_now(tenant, lambda now: self._rows.write(make(now)))
 
     async def read_authorities(self, callers: Sequence[Caller]) -> dict[Caller, Authority]:
-        return await self._read(lambda: self._rows.authorities(callers))
+        return await self._look(lambda: self._rows.authorities(callers))
 
     async def read_head(self, tenant: str) -> SealedPeopleEntry | None:
-        return await self._read(lambda: next(reversed(self._rows.journal.get(tenant, [])), None))
+        return await self._look(lambda: next(reversed(self._rows.journal.get(tenant, [])), None))
 
     async def read_journal(
         self, tenant: str, subject: str | None = None, after: int = 0, limit: int = 1000
@@ -265,7 +272,7 @@ class ModelPeople:
             entries = [one for one in self._rows.journal.get(tenant, []) if one.seq > after]
             return [one for one in entries if subject is None or one.subject == subject][:limit]
 
-        return await self._read(look)
+        return await self._look(look)
 
     async def read_journal_before(
         self, tenant: str, at: int, seq: int, since: int = 0, limit: int = 1000
@@ -275,28 +282,28 @@ class ModelPeople:
             older = [one for one in entries if (one.at, one.seq) < (at, seq)]
             return sorted(older, key=lambda one: (one.at, one.seq), reverse=True)[:limit]
 
-        return await self._read(look)
+        return await self._look(look)
 
     async def list_tenants(self, after: str = "", limit: int = 1000) -> list[TenantRow]:
-        return await self._read(
+        return await self._look(
             lambda: [row for name, row in sorted(self._rows.tenants.items()) if name > after][:limit]
         )
 
     async def list_tenant_names(self, limit: int = 1000) -> list[str]:
-        return await self._read(lambda: sorted(self._rows.tenants)[:limit])
+        return await self._look(lambda: sorted(self._rows.tenants)[:limit])
 
     async def read_tenant(self, name: str) -> TenantRow | None:
-        return await self._read(lambda: self._rows.tenants.get(name))
+        return await self._look(lambda: self._rows.tenants.get(name))
 
     async def list_principals(self, tenant: str, after: str = "", limit: int = 1000) -> list[Principal]:
         def look() -> list[Principal]:
             rows = sorted(self._rows.principals.items())
             return [row for (owner, name), row in rows if owner == tenant and name > after][:limit]
 
-        return await self._read(look)
+        return await self._look(look)
 
     async def find_principal(self, tenant: str, name: str) -> Principal | None:
-        return await self._read(lambda: self._rows.principals.get((tenant, name)))
+        return await self._look(lambda: self._rows.principals.get((tenant, name)))
 
     async def read_memberships(self, tenant: str, kind: SubjectKind, subject: str) -> list[MembershipRow]:
         wanted = (tenant, kind, subject)
@@ -319,13 +326,13 @@ class ModelPeople:
             mine = [one for one in self._rows.keys.values() if one.tenant == tenant]
             return sorted(mine, key=lambda one: (-one.created_at, one.id))
 
-        return await self._read(look)
+        return await self._look(look)
 
     async def find_key(self, key_id: str) -> ApiKey | None:
-        return await self._read(lambda: next((one for one in self._rows.keys.values() if one.id == key_id), None))
+        return await self._look(lambda: next((one for one in self._rows.keys.values() if one.id == key_id), None))
 
     async def find_session(self, session_id: str) -> SessionRow | None:
-        return await self._read(
+        return await self._look(
             lambda: next((one for one in self._rows.sessions.values() if one.id == session_id), None)
         )
 
@@ -334,19 +341,19 @@ class ModelPeople:
             mine = [one for one in self._rows.sessions.values() if (one.tenant, one.key) == (tenant, key_id)]
             return sorted((one for one in mine if one.ended_at is None), key=lambda one: one.id)
 
-        return await self._read(look)
+        return await self._look(look)
 
     async def _memberships(self, fits: Callable[[MembershipRow], bool]) -> list[MembershipRow]:
         rows = self._rows.memberships
-        return await self._read(
+        return await self._look(
             lambda: sorted(filter(fits, rows.values()), key=lambda one: (one.granted_at, one.id)),
         )
 
     async def _delegations(self, fits: Callable[[DelegationRow], bool]) -> list[DelegationRow]:
         rows = self._rows.delegations
-        return await self._read(
+        return await self._look(
             lambda: sorted(filter(fits, rows.values()), key=lambda one: (one.granted_at, one.id)),
         )
 
-    async def _read(self, look: Callable[[], T]) -> T:
+    async def _look(self, look: Callable[[], T]) -> T:
         return await self._wire.ask("read people", look)

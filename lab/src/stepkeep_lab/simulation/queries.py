@@ -12,7 +12,6 @@ from stepkeep.kernel.rows import Run, Step, Worker
 from stepkeep.kernel.states import RUN_TERMINAL, STEP_WAITING, RunState, WorkerState
 from stepkeep.store.change import Loaded, Propose, RunKey, StoredDefinition
 from stepkeep.store.listing import finder
-from stepkeep.store.mailbox import MailboxMessage
 from stepkeep.store.records import (
     FIRST_ID,
     Backlog,
@@ -28,6 +27,7 @@ from stepkeep.store.records import (
     Words,
     WorkerReport,
 )
+from stepkeep.store.rows import MailboxMessage
 from stepkeep_lab.simulation.tables import Tables
 
 

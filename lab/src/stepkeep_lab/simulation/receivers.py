@@ -25,7 +25,7 @@ from stepkeep.operations.transact import Transactor
 from stepkeep.sinks.event import OutgoingEvent
 from stepkeep.sinks.interface import SEND_SECONDS, SinkFailed
 from stepkeep.store.deliveries import HOOK, WHOLE, Takes, worker_cursor
-from stepkeep.store.delivery_rows import Delivery
+from stepkeep.store.rows import Delivery
 from stepkeep_lab.simulation.loop import Process
 from stepkeep_lab.simulation.store import ModelStore
 

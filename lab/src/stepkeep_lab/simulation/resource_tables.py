@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from stepkeep.kernel.errors import InvariantBroken
 from stepkeep.kernel.rows import Step
 from stepkeep.store.change import RunKey, Write
-from stepkeep.store.resource_rows import HoldRow, ResourceWaiter
+from stepkeep.store.resources import ResourceStore
+from stepkeep.store.rows import HoldRow, ResourceWaiter
 from stepkeep_lab.simulation.delivery_tables import Asking
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ def _is_held(row: HoldRow, steps: Steps) -> bool:
     return step is not None and step.fence == row.fence and step.worker is not None
 
 
-class ModelResources:
+class ModelResources(ResourceStore):
     """`ResourceStore` on the model database."""
 
     def __init__(self, database: Database, wire: Asking) -> None:

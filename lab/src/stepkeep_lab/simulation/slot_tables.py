@@ -11,8 +11,8 @@ from stepkeep.kernel.errors import Contended, InvariantBroken
 from stepkeep.kernel.rows import Run
 from stepkeep.kernel.states import RunState
 from stepkeep.store.change import RunKey, Write
-from stepkeep.store.slot_rows import Held, SlotRow
-from stepkeep.store.slots import MOST_WORKFLOWS, Waiting, WorkflowSlots
+from stepkeep.store.rows import Held, SlotRow
+from stepkeep.store.slots import MOST_WORKFLOWS, SlotStore, Waiting, WorkflowSlots
 from stepkeep_lab.simulation.delivery_tables import Asking
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class SlotRows:
         return found
 
 
-class ModelSlots:
+class ModelSlots(SlotStore):
     """`SlotStore` on the model database."""
 
     def __init__(self, database: Database, wire: Asking) -> None:

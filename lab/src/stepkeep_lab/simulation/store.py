@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
-from typing import Any, Protocol, Self, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -22,7 +22,6 @@ from stepkeep.kernel.journal import SealedEntry
 from stepkeep.kernel.plan import NO_QUEUE
 from stepkeep.kernel.rows import Attempt, Details, Gate, Message, OutboxEntry, Run, Step, Vote, Worker
 from stepkeep.kernel.states import RunState, WorkerState
-from stepkeep.store.adoption_rows import AdoptionRow
 from stepkeep.store.bounds import check_revision, check_version, check_worker
 from stepkeep.store.change import (
     Basis,
@@ -40,10 +39,9 @@ from stepkeep.store.change import (
     Want,
     Write,
 )
-from stepkeep.store.mailbox import NO_RUN, MailboxMessage
 from stepkeep.store.notifications import TopicRecorder, notification_of, notify_after_commit
 from stepkeep.store.positions import position_number
-from stepkeep.store.protocol import Transaction
+from stepkeep.store.protocol import Store, Transaction
 from stepkeep.store.reading import quarantined
 from stepkeep.store.records import (
     FIRST_GATE,
@@ -52,7 +50,6 @@ from stepkeep.store.records import (
     Due,
     Evidence,
     FinishedFilter,
-    Maintenance,
     Quarantine,
     RecentAttempt,
     RecentRun,
@@ -70,6 +67,7 @@ from stepkeep.store.records import (
     WorkerChange,
     WorkerReport,
 )
+from stepkeep.store.rows import NO_RUN, AdoptionRow, MailboxMessage
 from stepkeep_lab.simulation import queries
 from stepkeep_lab.simulation.child_tables import ModelChildren
 from stepkeep_lab.simulation.database import Database, Session, lock_order
@@ -262,7 +260,7 @@ class ModelTransaction:
             raise Contended(f"{again}: run the whole again") from None
 
 
-class ModelStore:
+class ModelStore(Store):
     """One client's view of a model database, at the end of its own wire."""
 
     parallel_commits = 2
@@ -275,7 +273,7 @@ class ModelStore:
         self.clock_offset = 0
         self.notifier = ModelNotifier(database, self.wire.notification)
         self._tables = database.tables
-        self.people = ModelPeople(database.tables.people, self.wire, self._write_people)
+        self.people = ModelPeople(database.tables.people, self.wire, self._write_people_now)
         self.audit = ModelAudit(database.tables.people.audit, database.tables.people.audit_heads, self.wire)
         self.quotas = ModelQuotas(database.tables.people.quotas, self.wire, self._is_live)
         tables = database.tables
@@ -285,16 +283,6 @@ class ModelStore:
         self.slots = ModelSlots(database, self.wire)
         self.resources = ModelResources(database, self.wire)
         self.jobs = ModelJobs(database, self.wire, self._clock)
-
-    @property
-    def is_confined(self) -> bool:
-        return False
-
-    def confine_to(self, tenant: str) -> None:
-        """The model has no roles."""
-
-    def for_tenant(self, tenant: str) -> Self:
-        return self
 
     # -- life --------------------------------------------------------------------------------------------------------
     async def open(self) -> None:
@@ -310,10 +298,6 @@ class ModelStore:
     async def status(self) -> SchemaStatus:
         applied = SCHEMA if self.database.migrated else ()
         return SchemaStatus(url=self.url, applied=applied, pending=SCHEMA[len(applied) :], size_bytes=1)
-
-    async def maintain(self) -> Maintenance:
-        """Its tables have no parts: there is nothing to do."""
-        return Maintenance()
 
     async def now(self) -> int:
         return await self.wire.ask("now", self.database.clock) + self.clock_offset
@@ -343,7 +327,7 @@ class ModelStore:
         self.notifier.publish(notification_of(what))
         return now
 
-    async def _write_people(self, tenant: str, work: Callable[[int], None]) -> None:
+    async def _write_people_now(self, tenant: str, work: Callable[[int], None]) -> None:
         session = self.database.begin()
         try:
             await self.wire.wait("write people", lambda: session.write_people(tenant, work, self.clock_offset), session)
@@ -432,38 +416,38 @@ class ModelStore:
 
     # -- find work ---------------------------------------------------------------------------------------------------
     async def find_due(self, limit: int) -> list[Due]:
-        return await self._read("find due", lambda: queries.due(self._tables, self._clock(), limit))
+        return await self._look("find due", lambda: queries.due(self._tables, self._clock(), limit))
 
     async def has_ready(self, queues: Collection[int]) -> bool:
-        return await self._read("has ready", lambda: queries.has_ready(self._tables, self._clock(), queues))
+        return await self._look("has ready", lambda: queries.has_ready(self._tables, self._clock(), queues))
 
     async def find_claimable(self, propose: Propose) -> Loaded:
-        return await self._read("find claimable", lambda: queries.claimable(self._tables, self._clock(), propose))
+        return await self._look("find claimable", lambda: queries.claimable(self._tables, self._clock(), propose))
 
     async def list_queues(self, tenant: str) -> list[tuple[int, QueueSpec]]:
         def work() -> list[tuple[int, QueueSpec]]:
             queues = self._tables.queues.items()
             return [(number, _decode_spec(text)) for (owner, text), number in queues if owner == tenant]
 
-        return await self._read("list queues", work)
+        return await self._look("list queues", work)
 
     # -- read --------------------------------------------------------------------------------------------------------
     async def read_definition(self, tenant: str, name: str, version: int | None) -> StoredDefinition | None:
-        return await self._read("read", lambda: queries.definition(self._tables, tenant, name, version))
+        return await self._look("read", lambda: queries.definition(self._tables, tenant, name, version))
 
     async def read_definitions(self, ids: Sequence[int]) -> dict[int, StoredDefinition]:
         known = self._tables.definitions
-        return await self._read("read", lambda: {one: known[one] for one in ids if one in known})
+        return await self._look("read", lambda: {one: known[one] for one in ids if one in known})
 
     async def read_schema(self, tenant: str, ref: str) -> StoredSchema | None:
-        return await self._read("read", lambda: self._tables.schemas.get((tenant, ref)))
+        return await self._look("read", lambda: self._tables.schemas.get((tenant, ref)))
 
     async def list_schemas(self, tenant: str, after: str = "", limit: int = 1000) -> list[StoredSchema]:
         def look() -> list[StoredSchema]:
             rows = sorted(self._tables.schemas.items())
             return [row for (owner, ref), row in rows if owner == tenant and ref > after][:limit]
 
-        return await self._read("read", look)
+        return await self._look("read", look)
 
     async def publish_policy(
         self, tenant: str, revision: int, name: str, digest: str, document: bytes, actor: str
@@ -489,10 +473,10 @@ class ModelStore:
         return await self.wire.ask("publish policy", work)
 
     async def read_policy(self, tenant: str, revision: int | None = None) -> StoredPolicy | None:
-        return await self._read("read", lambda: next(iter(self._revisions(tenant, revision)), None))
+        return await self._look("read", lambda: next(iter(self._revisions(tenant, revision)), None))
 
     async def list_policies(self, tenant: str, limit: int = 1000) -> list[StoredPolicy]:
-        return await self._read("read", lambda: self._revisions(tenant, None)[:limit])
+        return await self._look("read", lambda: self._revisions(tenant, None)[:limit])
 
     def _revisions(self, tenant: str, revision: int | None) -> list[StoredPolicy]:
         return [one for one in self._tables.policies.get(tenant, ()) if revision in (None, one.revision)]
@@ -529,40 +513,40 @@ class ModelStore:
             known = self._tables.settings.get((tenant, kind, name), ())
             return next((one for one in known if revision in (None, one.revision)), None)
 
-        return await self._read("read", look)
+        return await self._look("read", look)
 
     async def list_settings(self, tenant: str, kind: str, after: str = "", limit: int = 1000) -> list[StoredSetting]:
         def look() -> list[StoredSetting]:
             rows = sorted((key, known[0]) for key, known in self._tables.settings.items() if known)
             return [one for key, one in rows if key[:2] == (tenant, kind) and key[2] > after][:limit]
 
-        return await self._read("read", look)
+        return await self._look("read", look)
 
     async def list_definitions(self, tenant: str) -> list[StoredDefinition]:
-        return await self._read("read", lambda: queries.definitions(self._tables, tenant))
+        return await self._look("read", lambda: queries.definitions(self._tables, tenant))
 
     async def has_other_tenants(self, tenant: str) -> bool:
         rows = self._tables.definitions
-        return await self._read("read", lambda: any(one.tenant != tenant for one in rows.values()))
+        return await self._look("read", lambda: any(one.tenant != tenant for one in rows.values()))
 
     async def read_run(self, tenant: str, run_id: str) -> RunRecord | None:
-        return await self._read("read", lambda: queries.record(self._tables, (tenant, run_id)))
+        return await self._look("read", lambda: queries.record(self._tables, (tenant, run_id)))
 
     async def read_states(self, keys: Sequence[RunKey]) -> dict[RunKey, RunStatus]:
         rows = self._tables.runs
-        return await self._read("read", lambda: {key: _status(rows[key]) for key in keys if key in rows})
+        return await self._look("read", lambda: {key: _status(rows[key]) for key in keys if key in rows})
 
     async def read_steps(self, tenant: str, run_id: str) -> list[Step]:
         rows = self._tables.steps
-        return await self._read("read", lambda: [row for _, row in sorted(rows.get((tenant, run_id), {}).items())])
+        return await self._look("read", lambda: [row for _, row in sorted(rows.get((tenant, run_id), {}).items())])
 
     async def read_attempts(self, tenant: str, run_id: str) -> list[Attempt]:
         rows = self._tables.attempts
-        return await self._read("read", lambda: [row for _, row in sorted(rows.get((tenant, run_id), {}).items())])
+        return await self._look("read", lambda: [row for _, row in sorted(rows.get((tenant, run_id), {}).items())])
 
     async def read_messages(self, tenant: str, run_id: str) -> list[Message]:
         rows = self._tables.messages
-        return await self._read(
+        return await self._look(
             "read", lambda: sorted(rows.get((tenant, run_id), {}).values(), key=lambda message: message.number)
         )
 
@@ -571,7 +555,7 @@ class ModelStore:
             entries = self._tables.journal.get((tenant, run_id), {})
             return [entries[seq] for seq in sorted(entries) if seq > after][:limit]
 
-        return await self._read("read", work)
+        return await self._look("read", work)
 
     async def read_tail(self, tenant: str, after: str, limit: int = 1000) -> list[TailEntry]:
         first = position_number(after)
@@ -582,10 +566,10 @@ class ModelStore:
             found = [(place, tables.journal.get(key[:2], {}).get(key[2])) for place, key in ordered if place > first]
             return [TailEntry(position=str(place), entry=entry) for place, entry in found if entry is not None][:limit]
 
-        return await self._read("read", work)
+        return await self._look("read", work)
 
     async def tail_position(self) -> str:
-        return await self._read("read", lambda: str(len(self._tables.positions)))
+        return await self._look("read", lambda: str(len(self._tables.positions)))
 
     async def read_adoptions(self, tenant: str, run_ids: Sequence[str]) -> list[AdoptionRow]:
         wanted = [(tenant, run_id) for run_id in run_ids]
@@ -602,10 +586,10 @@ class ModelStore:
 
     async def read_gates(self, tenant: str, run_id: str) -> list[Gate]:
         rows = self._tables.gates
-        return await self._read("read", lambda: [row for _, row in sorted(rows.get((tenant, run_id), {}).items())])
+        return await self._look("read", lambda: [row for _, row in sorted(rows.get((tenant, run_id), {}).items())])
 
     async def read_votes(self, tenant: str, run_id: str) -> list[Vote]:
-        return await self._read("read", lambda: self._tables.votes_of((tenant, run_id)))
+        return await self._look("read", lambda: self._tables.votes_of((tenant, run_id)))
 
     async def add_signed_heads(self, signed: Sequence[SignedHead]) -> None:
         def work() -> None:
@@ -616,7 +600,7 @@ class ModelStore:
 
     async def read_signed_heads(self, tenant: str, run_id: str) -> list[SignedHead]:
         rows = self._tables.signed_heads
-        return await self._read("read", lambda: [one for _, one in sorted(rows.get((tenant, run_id), {}).items())])
+        return await self._look("read", lambda: [one for _, one in sorted(rows.get((tenant, run_id), {}).items())])
 
     async def find_unsigned(self, tenant: str, key_id: str, after: str, limit: int) -> list[UnsignedHead]:
         def look() -> list[UnsignedHead]:
@@ -625,14 +609,14 @@ class ModelStore:
             ended = [run for run in runs if run.ended_at is not None and key_id not in signed.get((tenant, run.id), {})]
             return [UnsignedHead(run.id, run.seq, run.head) for run in ended[:limit]]
 
-        return await self._read("read", look)
+        return await self._look("read", look)
 
     async def find_oldest_live(self, tenant: str) -> str | None:
         def look() -> str | None:
             runs = self._tables.runs.items()
             return min((key[1] for key, run in runs if key[0] == tenant and run.ended_at is None), default=None)
 
-        return await self._read("read", look)
+        return await self._look("read", look)
 
     async def list_open_gates(self, tenant: str, after: tuple[str, int] = FIRST_GATE, limit: int = 100) -> list[Gate]:
         def work() -> list[Gate]:
@@ -640,77 +624,77 @@ class ModelStore:
             found = [gate for gate in rows if gate.closed_at is None and (gate.run_id, gate.no) > after]
             return sorted(found, key=lambda gate: (gate.run_id, gate.no))[:limit]
 
-        return await self._read("read", work)
+        return await self._look("read", work)
 
     async def read_outbox(self, tenant: str, run_id: str) -> list[OutboxEntry]:
         rows = self._tables.outbox
-        return await self._read("read", lambda: [row for _, row in sorted(rows.get((tenant, run_id), {}).items())])
+        return await self._look("read", lambda: [row for _, row in sorted(rows.get((tenant, run_id), {}).items())])
 
     async def read_outputs(self, wants: Sequence[tuple[str, str, int]]) -> dict[tuple[str, str, int], bytes | None]:
-        return await self._read(
+        return await self._look(
             "read",
             lambda: {(tenant, run, no): self._tables.output_of((tenant, run), no) for tenant, run, no in wants},
         )
 
     async def read_details(self, keys: Sequence[RunKey]) -> dict[RunKey, Details]:
         known = self._tables.details
-        return await self._read("read", lambda: {key: known[key] for key in keys if key in known})
+        return await self._look("read", lambda: {key: known[key] for key in keys if key in known})
 
     async def read_involved(self, keys: Sequence[RunKey]) -> dict[RunKey, Involved]:
         tables = self._tables
-        return await self._read(
+        return await self._look(
             "read", lambda: {key: Involved(tables.requesters(key), tables.executors(key)) for key in keys}
         )
 
     async def list_runs(self, which: RunFilter, unreadable: list[Unreadable] | None = None) -> list[RunRecord]:
-        return await self._read("read", lambda: queries.runs(self._tables, which))
+        return await self._look("read", lambda: queries.runs(self._tables, which))
 
     async def count_runs(self, tenant: str) -> Mapping[RunState, int]:
-        return await self._read("read", lambda: queries.counts(self._tables, tenant))
+        return await self._look("read", lambda: queries.counts(self._tables, tenant))
 
     async def measure_use(self, tenant: str, kind: str, most: int) -> tuple[int, int]:
-        return await self._read("read", lambda: queries.use(self._tables, tenant, kind, most))
+        return await self._look("read", lambda: queries.use(self._tables, tenant, kind, most))
 
     async def stuck_runs(self, limit: int = 100) -> list[RunKey]:
-        return await self._read("read", lambda: queries.stuck(self._tables)[:limit])
+        return await self._look("read", lambda: queries.stuck(self._tables)[:limit])
 
     # -- diagnosis ---------------------------------------------------------------------------------------------------
     async def tally(self, tenant: str, *, after: str, late_by: int, limit: int) -> RunCounts:
-        return await self._read("read", lambda: queries.tally(self._tables, tenant, after, late_by, limit))
+        return await self._look("read", lambda: queries.tally(self._tables, tenant, after, late_by, limit))
 
     async def read_backlog(self, queues: Collection[int], limit: int) -> list[Backlog]:
-        return await self._read("read", lambda: queries.backlog(self._tables, queues, limit))
+        return await self._look("read", lambda: queries.backlog(self._tables, queues, limit))
 
     async def read_recent_runs(self, tenant: str, *, after: str, limit: int) -> list[RecentRun]:
-        return await self._read("read", lambda: queries.recent_runs(self._tables, tenant, after, limit))
+        return await self._look("read", lambda: queries.recent_runs(self._tables, tenant, after, limit))
 
     async def read_recent_attempts(
         self, tenant: str, *, after: str, looked_at: int, runs: int, limit: int
     ) -> list[RecentAttempt]:
-        return await self._read(
+        return await self._look(
             "read", lambda: queries.recent_attempts(self._tables, tenant, after, looked_at, runs)[:limit]
         )
 
     async def search_runs(
         self, which: RunFilter, words: Words, most: int, unreadable: list[Unreadable] | None = None
     ) -> Searched:
-        return await self._read("read", lambda: queries.searched(self._tables, which, words, most))
+        return await self._look("read", lambda: queries.searched(self._tables, which, words, most))
 
     async def count_unfinished(self, tenant: str, most: int) -> int:
         return len(await self.sample_live(tenant, share=256, limit=most))
 
     async def count_newest(self, tenant: str, oldest: str, most: int) -> int:
         which = RunFilter(tenant=tenant, oldest=oldest, limit=most)
-        return await self._read("read", lambda: len(queries.runs(self._tables, which)))
+        return await self._look("read", lambda: len(queries.runs(self._tables, which)))
 
     async def sample_live(self, tenant: str, *, share: int, limit: int) -> list[RecentRun]:
-        return await self._read("read", lambda: queries.sample(self._tables, tenant, None, share, limit))
+        return await self._look("read", lambda: queries.sample(self._tables, tenant, None, share, limit))
 
     async def sample_recent(self, tenant: str, *, after: str, share: int, limit: int) -> list[RecentRun]:
-        return await self._read("read", lambda: queries.sample(self._tables, tenant, after, share, limit))
+        return await self._look("read", lambda: queries.sample(self._tables, tenant, after, share, limit))
 
     async def read_payload(self, tenant: str, run_id: str, digest: str) -> bytes | None:
-        return await self._read("read", lambda: self._tables.payloads.get((tenant, run_id), {}).get(digest))
+        return await self._look("read", lambda: self._tables.payloads.get((tenant, run_id), {}).get(digest))
 
     async def add_evidence(self, evidence: Sequence[Evidence]) -> None:
         def work() -> None:
@@ -721,7 +705,7 @@ class ModelStore:
 
     async def read_evidence(self, tenant: str, run_id: str) -> list[Evidence]:
         rows = self._tables.evidence
-        return await self._read("read", lambda: [one for _, one in sorted(rows.get((tenant, run_id), {}).items())])
+        return await self._look("read", lambda: [one for _, one in sorted(rows.get((tenant, run_id), {}).items())])
 
     # -- quarantine --------------------------------------------------------------------------------------------------
     async def quarantine(self, tenant: str, run_id: str, actor: str, reason: str) -> Quarantine | None:
@@ -746,11 +730,11 @@ class ModelStore:
         def look() -> list[Quarantine]:
             return [one for one in reversed(self._tables.quarantine) if one.tenant == tenant][:limit]
 
-        return await self._read("read", look)
+        return await self._look("read", look)
 
     # -- retention ---------------------------------------------------------------------------------------------------
     async def find_finished(self, which: FinishedFilter) -> list[str]:
-        return await self._read("find finished", lambda: queries.finished(self._tables, which))
+        return await self._look("find finished", lambda: queries.finished(self._tables, which))
 
     async def find_newest_finished(self, tenant: str, after_it: int, workflow: str | None = None) -> str | None:
         def work() -> str | None:
@@ -758,7 +742,7 @@ class ModelStore:
             found = queries.finished(self._tables, every, also_quarantined=True)
             return found[-1 - after_it] if after_it < len(found) else None
 
-        return await self._read("find finished", work)
+        return await self._look("find finished", work)
 
     async def read_whole(
         self,
@@ -768,7 +752,7 @@ class ModelStore:
         *,
         with_messages: bool = True,
     ) -> list[WholeRun]:
-        found = await self._read("read", lambda: queries.whole_runs(self._tables, tenant, run_ids))
+        found = await self._look("read", lambda: queries.whole_runs(self._tables, tenant, run_ids))
         bare = {"messages": (), "outbox": (), "gates": (), "votes": ()}
         return found if with_messages else [replace(whole, **bare) for whole in found]
 
@@ -792,7 +776,7 @@ class ModelStore:
         after: tuple[str, int, str] = FIRST_MESSAGE,
         limit: int = 100,
     ) -> list[MailboxMessage]:
-        return await self._read("list mailbox", lambda: queries.mailbox(self._tables, tenant, key, after)[:limit])
+        return await self._look("list mailbox", lambda: queries.mailbox(self._tables, tenant, key, after)[:limit])
 
     async def drop_mailbox(self, tenant: str, key: str, message_id: str | None = None) -> list[str]:
         session = self.database.begin()
@@ -857,38 +841,38 @@ class ModelStore:
         await self.wire.ask("report worker", work)
 
     async def list_worker_reports(self, tenant: str, newest: int = 100) -> list[WorkerReport]:
-        return await self._read("read", lambda: queries.reports(self._tables, tenant, newest))
+        return await self._look("read", lambda: queries.reports(self._tables, tenant, newest))
 
     async def read_worker_reports(self, tenant: str, numbers: Collection[int]) -> list[WorkerReport]:
         reports = self._tables.reports
-        return await self._read("read", lambda: [reports[tenant, no] for no in numbers if (tenant, no) in reports])
+        return await self._look("read", lambda: [reports[tenant, no] for no in numbers if (tenant, no) in reports])
 
     async def list_workers(self, tenant: str, live_only: bool = False) -> list[Worker]:
-        return await self._read("read", lambda: queries.workers(self._tables, tenant, live_only))
+        return await self._look("read", lambda: queries.workers(self._tables, tenant, live_only))
 
     async def name_workers(self, tenant: str, numbers: Collection[int]) -> dict[int, str]:
         rows = self._tables.workers
-        return await self._read(
+        return await self._look(
             "read", lambda: {no: rows[no].id for no in numbers if no in rows and rows[no].tenant == tenant}
         )
 
     async def find_worker(self, tenant: str, worker_id: str) -> Worker | None:
         rows = self._tables.workers
-        return await self._read(
+        return await self._look(
             "read", lambda: next((row for row in rows.values() if (row.tenant, row.id) == (tenant, worker_id)), None)
         )
 
     async def silent_workers(self, silence: int, limit: int = 100) -> list[Worker]:
-        return await self._read("find silent", lambda: queries.silent(self._tables, self._clock() - silence)[:limit])
+        return await self._look("find silent", lambda: queries.silent(self._tables, self._clock() - silence)[:limit])
 
     async def read_worker_journal(self, tenant: str, worker_id: str) -> list[SealedEntry]:
-        return await self._read("read", lambda: list(self._tables.worker_journal.get((tenant, worker_id), ())))
+        return await self._look("read", lambda: list(self._tables.worker_journal.get((tenant, worker_id), ())))
 
     # -- the way in --------------------------------------------------------------------------------------------------
     def _clock(self) -> int:
         return self.database.clock() + self.clock_offset
 
-    async def _read(self, statement: str, work: Callable[[], T]) -> T:
+    async def _look(self, statement: str, work: Callable[[], T]) -> T:
         return await self.wire.ask(statement, work)
 
 

@@ -26,7 +26,6 @@ from stepkeep.kernel.rows import (
     Worker,
 )
 from stepkeep.kernel.states import RUN_TERMINAL, AttemptState
-from stepkeep.store.adoption_rows import AdoptionRow
 from stepkeep.store.bounds import check_write
 from stepkeep.store.change import (
     IdempotencyKey,
@@ -40,8 +39,14 @@ from stepkeep.store.change import (
     StoredSetting,
     Write,
 )
-from stepkeep.store.mailbox import BusinessKey, KeyWant, Mailbox, MailboxMessage
 from stepkeep.store.records import Evidence, Quarantine, SignedHead, WorkerReport
+from stepkeep.store.rows import (
+    AdoptionRow,
+    BusinessKey,
+    KeyWant,
+    Mailbox,
+    MailboxMessage,
+)
 from stepkeep_lab.simulation.child_tables import ChildRows
 from stepkeep_lab.simulation.delivery_tables import DeliveryRows
 from stepkeep_lab.simulation.job_tables import JobRows

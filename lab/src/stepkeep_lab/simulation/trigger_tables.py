@@ -15,7 +15,7 @@ from stepkeep.kernel.rows import Details, Run
 from stepkeep.kernel.states import RunState
 from stepkeep.kernel.triggers import TriggerKind
 from stepkeep.store.change import RunKey, Write
-from stepkeep.store.triggers import (
+from stepkeep.store.rows import (
     FIRST_FIRING,
     Backfill,
     Firing,
@@ -24,6 +24,7 @@ from stepkeep.store.triggers import (
     TriggerRow,
     Watched,
 )
+from stepkeep.store.triggers import TriggerStore
 from stepkeep_lab.simulation.people_tables import Wire
 
 T = TypeVar("T")
@@ -102,7 +103,7 @@ class TriggerRows:
             self.firings.setdefault((one.tenant, one.trigger_name), {}).setdefault(one.moment, one)
 
 
-class ModelTriggers:
+class ModelTriggers(TriggerStore):
     """`TriggerStore` on the rows of a model database."""
 
     def __init__(
@@ -124,7 +125,7 @@ class ModelTriggers:
         return await self._wire.ask("find due triggers", look)
 
     async def read(self, tenant: str, name: str) -> TriggerRow | None:
-        return await self._read(lambda: self._rows.triggers.get((tenant, name)))
+        return await self._look(lambda: self._rows.triggers.get((tenant, name)))
 
     async def list_all(self, tenant: str, after: str = "", limit: int = 1000) -> list[TriggerRow]:
         return (await self._listed(tenant, lambda row: row.name > after))[:limit]
@@ -140,7 +141,7 @@ class ModelTriggers:
             found = [one for one in self._watched(tenant, name) if one.state is not FiringState.AWAITING]
             return [Watched(one, self._state(tenant, one.run_id)) for one in found][:limit]
 
-        return await self._read(look)
+        return await self._look(look)
 
     async def read_endings(self, tenant: str, name: str, limit: int = 100) -> list[Watched]:
         def look() -> list[Watched]:
@@ -148,7 +149,7 @@ class ModelTriggers:
             ended = [one for one in found if not self._lives(tenant, one.source)]
             return [Watched(one, self._state(tenant, one.source)) for one in ended][:limit]
 
-        return await self._read(look)
+        return await self._look(look)
 
     async def find_unseen(self, tenant: str, name: str, topic: str, after: str, limit: int = 500) -> list[str]:
         def look() -> list[str]:
@@ -164,7 +165,7 @@ class ModelTriggers:
             ]
             return sorted(mine)[:limit]
 
-        return await self._read(look)
+        return await self._look(look)
 
     async def list_firings(
         self, tenant: str, name: str, before: tuple[int, str] = (FIRST_FIRING, ""), limit: int = 100
@@ -174,39 +175,39 @@ class ModelTriggers:
             found = [one for one in rows if (one.due_at, one.moment) < before]
             return sorted(found, key=lambda one: (one.due_at, one.moment), reverse=True)[:limit]
 
-        return await self._read(look)
+        return await self._look(look)
 
     async def read_firings(self, tenant: str, name: str, moments: Sequence[str]) -> list[Firing]:
         mine = self._rows.firings.get((tenant, name), {})
-        return await self._read(lambda: [mine[moment] for moment in sorted(set(moments)) if moment in mine])
+        return await self._look(lambda: [mine[moment] for moment in sorted(set(moments)) if moment in mine])
 
     async def find_firings_of(self, tenant: str, run_ids: Sequence[str]) -> dict[str, Firing]:
         def look() -> dict[str, Firing]:
             rows = [one for (owner, _), mine in self._rows.firings.items() if owner == tenant for one in mine.values()]
             return {one.run_id: one for one in rows if one.run_id is not None and one.run_id in run_ids}
 
-        return await self._read(look)
+        return await self._look(look)
 
     async def list_backfills(self, tenant: str, name: str, limit: int = 100) -> list[Backfill]:
         def look() -> list[Backfill]:
             rows = [one for one in self._rows.backfills.values() if (one.tenant, one.trigger_name) == (tenant, name)]
             return sorted(rows, key=lambda one: (one.created_at, one.id), reverse=True)[:limit]
 
-        return await self._read(look)
+        return await self._look(look)
 
     async def read_backfill(self, tenant: str, backfill_id: str) -> Backfill | None:
         def look() -> Backfill | None:
             mine = (one for one in self._rows.backfills.values() if one.tenant == tenant)
             return next((one for one in mine if one.id == backfill_id), None)
 
-        return await self._read(look)
+        return await self._look(look)
 
     async def list_all_backfills(self, tenant: str, before: str = "~", limit: int = 100) -> list[Backfill]:
         def look() -> list[Backfill]:
             rows = [one for one in self._rows.backfills.values() if one.tenant == tenant and one.id < before]
             return sorted(rows, key=lambda one: one.id, reverse=True)[:limit]
 
-        return await self._read(look)
+        return await self._look(look)
 
     async def forget_firings(self, tenant: str, before: int, limit: int) -> int:
         def forget() -> int:
@@ -243,7 +244,7 @@ class ModelTriggers:
             rows = [row for row in self._rows.triggers.values() if row.tenant == tenant and row.removed_at is None]
             return sorted(filter(fits, rows), key=lambda row: row.name)
 
-        return await self._read(look)
+        return await self._look(look)
 
-    async def _read(self, look: Callable[[], T]) -> T:
+    async def _look(self, look: Callable[[], T]) -> T:
         return await self._wire.ask("read triggers", look)

@@ -25,7 +25,7 @@ from stepkeep.operations.lines import encode_line
 from stepkeep.operations.log import canonical_machines, export_run, export_worker
 from stepkeep.operations.people import token_hash
 from stepkeep.operations.transact import Transactor
-from stepkeep.store.mailbox import MailboxMessage
+from stepkeep.store.rows import MailboxMessage
 from stepkeep_lab.simulation import queries
 from stepkeep_lab.simulation.added import wrong_added
 from stepkeep_lab.simulation.adopted import is_adopted, wrong_adoptions

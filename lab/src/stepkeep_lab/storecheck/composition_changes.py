@@ -22,8 +22,14 @@ from stepkeep.operations.children import ChildSweep
 from stepkeep.operations.slots import SlotSweep
 from stepkeep.operations.transact import Claim
 from stepkeep.store.change import RunKey
-from stepkeep.store.job_rows import Job, JobAction, JobRun, JobState, RunOutcome
 from stepkeep.store.protocol import Store
+from stepkeep.store.rows import (
+    Job,
+    JobAction,
+    JobRun,
+    JobState,
+    RunOutcome,
+)
 from stepkeep_lab.storecheck.bench import ACTOR, Bench, gate, report_of, task
 
 OnBoth = Callable[[Callable[[Bench, int], Awaitable[Any]], str], Awaitable[list[Any]]]

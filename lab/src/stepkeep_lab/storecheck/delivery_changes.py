@@ -15,8 +15,8 @@ from msgspec.structs import replace
 from stepkeep.kernel.definition import SECOND
 from stepkeep.kernel.errors import StepkeepError
 from stepkeep.store.deliveries import WHOLE, Action, Report, Takes, worker_cursor
-from stepkeep.store.delivery_rows import Delivery, SinkRow
 from stepkeep.store.protocol import Store
+from stepkeep.store.rows import Delivery, SinkRow
 
 KINDS = (
     ("all", Takes.EMITTED, ""),

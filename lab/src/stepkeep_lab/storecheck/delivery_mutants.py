@@ -134,7 +134,7 @@ DELIVERY_MUTANTS: tuple[SqlMutant, ...] = (
         "worker-cursor-not-moved",
         "a transition of a worker that has a cursor does not move it",
         ("emit_worker_deliveries", "last = greatest(deliveries.last, excluded.last)", "last = deliveries.last"),
-        ("emit_worker_deliveries", "last = max(last, excluded.last)", "last = last"),
+        ("emit_worker_deliveries", "last = max(deliveries.last, excluded.last)", "last = last"),
     ),
     *_both(
         "runs-for-worker-sinks",

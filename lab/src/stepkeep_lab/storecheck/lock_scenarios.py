@@ -24,10 +24,9 @@ from stepkeep.kernel.states import Category
 from stepkeep.operations.transact import Claim
 from stepkeep.store.change import IdempotencyKey, Lease, Loaded, NewRun, Want, Write
 from stepkeep.store.deliveries import WHOLE, Action, Report, Takes
-from stepkeep.store.delivery_rows import SinkRow
 from stepkeep.store.postgres.store import PostgresStore
 from stepkeep.store.principals import PeopleChange, PeopleEntry, seal_people_entry
-from stepkeep.store.resource_rows import LOCK as RESOURCES_LOCK
+from stepkeep.store.rows import RESOURCES_LOCK, SinkRow
 from stepkeep_lab.storecheck.bench import TENANT, Bench, still_bench, task
 from stepkeep_lab.storecheck.databases import BASE, REAL_CLOCK, SET_CLOCK, PostgresDatabases, opened
 from stepkeep_lab.storecheck.invalid_writes import newborn

@@ -579,7 +579,7 @@ MUTANTS: tuple[SqlMutant, ...] = (
         "insert_outbox",
         "outbox-lost",
         "of several things that a run tells at once, only the first is kept",
-        "values (?, ?, ?, ?, ?, ?, ?)",
+        "values (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
         "select ?1, ?2, ?3, ?4, ?5, ?6, ?7 where ?4 < 1",
     ),
     # -- messages
@@ -1094,8 +1094,8 @@ MUTANTS: tuple[SqlMutant, ...] = (
         "read_recent_runs",
         "recent-order",
         "the oldest runs of a window are read, and not the newest",
-        "order by id desc",
-        "order by id",
+        "order by runs.id desc",
+        "order by runs.id",
     ),
     _on(
         POSTGRES,

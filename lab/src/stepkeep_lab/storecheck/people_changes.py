@@ -14,7 +14,6 @@ from msgspec.structs import replace
 
 from stepkeep.kernel.authority import Caller, MembershipKind
 from stepkeep.kernel.errors import StepkeepError
-from stepkeep.store.audit_rows import AuditFilter
 from stepkeep.store.principals import (
     ApiKey,
     DelegationRow,
@@ -30,6 +29,7 @@ from stepkeep.store.principals import (
     seal_people_entry,
 )
 from stepkeep.store.protocol import Store
+from stepkeep.store.rows import AuditFilter
 
 PERSONS = ("ann", "bea", "cyd", "Ann")
 GROUPS = ("g1", "g2")

@@ -16,7 +16,12 @@ from stepkeep.kernel.triggers import TriggerKind
 from stepkeep.store.change import Loaded, More, Write
 from stepkeep.store.protocol import Store
 from stepkeep.store.records import FIRST_ID
-from stepkeep.store.triggers import Firing, FiringState, TriggerChange, TriggerRow
+from stepkeep.store.rows import (
+    Firing,
+    FiringState,
+    TriggerChange,
+    TriggerRow,
+)
 
 TOPICS = {"after-small": "small", "also-small": "small", "after-people": "people", "after-letters": "letters"}
 """Triggers by name: the workflow whose ends they are about."""

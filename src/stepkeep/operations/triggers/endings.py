@@ -18,7 +18,13 @@ from stepkeep.operations.triggers.chain import depth_after, too_deep
 from stepkeep.operations.triggers.firing import MAX_REASON, Event, Firer, spec_of
 from stepkeep.operations.triggers.inputs import holds, input_of
 from stepkeep.operations.triggers.plan import Planned, new_firing, skipped
-from stepkeep.store.triggers import Firing, FiringState, TriggerKey, TriggerRow, Watched
+from stepkeep.store.rows import (
+    Firing,
+    FiringState,
+    TriggerKey,
+    TriggerRow,
+    Watched,
+)
 
 ENDINGS_AT_ONCE = 20
 SKIPPED_AT_ONCE = 200

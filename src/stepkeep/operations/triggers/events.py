@@ -24,7 +24,7 @@ from stepkeep.operations.triggers.manage import fire_once, record_once
 from stepkeep.operations.triggers.views import Emitted, firing_view
 from stepkeep.sinks.event import OutgoingEvent
 from stepkeep.sinks.pattern import matches
-from stepkeep.store.triggers import Firing, TriggerRow
+from stepkeep.store.rows import Firing, TriggerRow
 
 LONGEST_MOMENT = 128
 

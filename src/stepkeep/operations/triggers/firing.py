@@ -26,7 +26,14 @@ from stepkeep.operations.transact import Transactor
 from stepkeep.operations.triggers.inputs import input_of
 from stepkeep.operations.triggers.plan import Fire, Planned, skipped
 from stepkeep.store.change import Basis, Loaded, More, Want, Write
-from stepkeep.store.triggers import Backfill, Firing, FiringState, TriggerChange, TriggerKey, TriggerRow
+from stepkeep.store.rows import (
+    Backfill,
+    Firing,
+    FiringState,
+    TriggerChange,
+    TriggerKey,
+    TriggerRow,
+)
 
 OPERATION = "trigger"
 """The operation of idempotency keys of firings: no key of a caller can meet one."""

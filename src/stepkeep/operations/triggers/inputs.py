@@ -14,7 +14,7 @@ import msgspec
 from stepkeep.definition.trigger_expressions import compile_condition, compile_trigger_inputs
 from stepkeep.kernel.errors import ExpressionError
 from stepkeep.kernel.triggers import TriggerSpec
-from stepkeep.store.triggers import TriggerRow
+from stepkeep.store.rows import TriggerRow
 
 _encode = msgspec.json.Encoder().encode
 

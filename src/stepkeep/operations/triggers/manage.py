@@ -47,7 +47,13 @@ from stepkeep.operations.triggers.views import (
 from stepkeep.schedules.moments import moments_after
 from stepkeep.sinks.pattern import MAX_PATTERNS
 from stepkeep.sinks.triggers import NAME as SINK
-from stepkeep.store.triggers import Backfill, BackfillState, Firing, FiringState, TriggerRow
+from stepkeep.store.rows import (
+    Backfill,
+    BackfillState,
+    Firing,
+    FiringState,
+    TriggerRow,
+)
 
 LONGEST_NAME = 100
 MOST_AT_ONCE = 100

@@ -17,7 +17,14 @@ from msgspec.structs import replace
 from stepkeep.kernel.states import RUN_TERMINAL
 from stepkeep.kernel.triggers import CatchUp, Keep, Overlap, Schedule, TriggerSpec
 from stepkeep.schedules.moments import jitter_of, moments_after, next_moment
-from stepkeep.store.triggers import Backfill, BackfillState, Firing, FiringState, TriggerRow, Watched
+from stepkeep.store.rows import (
+    Backfill,
+    BackfillState,
+    Firing,
+    FiringState,
+    TriggerRow,
+    Watched,
+)
 
 SECOND = 1_000_000
 LATE = 60 * SECOND

@@ -16,7 +16,13 @@ from stepkeep.operations.transact import Transactor
 from stepkeep.operations.triggers.endings import endings, note_living
 from stepkeep.operations.triggers.firing import Firer, spec_of
 from stepkeep.operations.triggers.plan import Planned, backfill_batch, moment_text, plan_sweep
-from stepkeep.store.triggers import Backfill, BackfillState, FiringState, TriggerKey, TriggerRow
+from stepkeep.store.rows import (
+    Backfill,
+    BackfillState,
+    FiringState,
+    TriggerKey,
+    TriggerRow,
+)
 
 LIMIT = 100
 """How many triggers one sweep fires."""

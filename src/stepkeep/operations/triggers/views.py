@@ -15,7 +15,7 @@ from stepkeep.operations.instants import instant
 from stepkeep.operations.triggers.plan import moment_text, owner_of
 from stepkeep.schedules.moments import MICROS, jitter_of, moments_after
 from stepkeep.schedules.zones import find_zone
-from stepkeep.store.triggers import Backfill, Firing, TriggerRow
+from stepkeep.store.rows import Backfill, Firing, TriggerRow
 
 State = Literal["active", "paused", "removed"]
 

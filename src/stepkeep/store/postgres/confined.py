@@ -14,11 +14,12 @@ from typing import Any
 import msgspec
 
 from stepkeep.kernel.errors import PermissionDenied
-from stepkeep.store.people import PeopleTables, Read, key_from, session_from
+from stepkeep.store.part import Read
+from stepkeep.store.people import PeopleStore, key_from, session_from
 from stepkeep.store.postgres.connections import Connection, fetch
 from stepkeep.store.postgres.load import SQL
 from stepkeep.store.principals import ApiKey, SessionRow
-from stepkeep.store.reads import first, only
+from stepkeep.store.reading import first, only
 
 MOST_VIEWS = 10_000
 NO_TENANT = "-"
@@ -67,11 +68,11 @@ async def is_confined(connection: Connection) -> bool:
     return bool(confined)
 
 
-class PeopleOfRole(PeopleTables):
+class PeopleOfRole(PeopleStore):
     """The tables of people for any role. A confined one is told the tenant of a key first, and reads it as that one."""
 
-    def __init__(self, shared: Shared, read_as: Callable[[str], Read], *parts: Any) -> None:
-        super().__init__(SQL, *parts)
+    def __init__(self, shared: Shared, read_as: Callable[[str], Read], *part: Any, **more: Any) -> None:
+        super().__init__(*part, **more)
         self._shared, self._read_as = shared, read_as
 
     async def find_key(self, key_id: str) -> ApiKey | None:

@@ -16,13 +16,11 @@ from stepkeep.kernel.rows import Origin, Run, Step
 from stepkeep.store import columns
 from stepkeep.store import shares as shared
 from stepkeep.store.change import Loaded, More, Propose, RunKey, Spent, Want
-from stepkeep.store.mailbox import KeyWant, Mailbox
 from stepkeep.store.postgres.arrays import ids, names, numbers
 from stepkeep.store.postgres.connections import Connection, fetch
 from stepkeep.store.postgres.people import load_authorities, share_people
 from stepkeep.store.reading import quarantined, read_definitions, unreadable
-from stepkeep.store.resource_rows import LOCK as RESOURCES_LOCK
-from stepkeep.store.slot_rows import LOCK
+from stepkeep.store.rows import RESOURCES_LOCK, SLOTS_LOCK, KeyWant, Mailbox
 from stepkeep.store.statements import load_statements
 
 SQL = load_statements("stepkeep.store.postgres")
@@ -130,7 +128,7 @@ class Loading:
             await self._load_mailboxes(more.keys)
         for tenant in sorted(more.slots):
             self._holds_keys = True
-            await fetch(self.connection, SQL.lock_quota, tenant, LOCK)
+            await fetch(self.connection, SQL.lock_quota, tenant, SLOTS_LOCK)
             loaded.slots[tenant] = dict(await fetch(self.connection, SQL.count_held_slots, tenant))
         for tenant in sorted(more.resources):
             self._holds_keys = True

@@ -18,6 +18,7 @@ from stepkeep.store.postgres.connections import Connection, execute, fetch
 from stepkeep.store.postgres.load import SQL
 from stepkeep.store.reading import unreadable as unreadable_row
 from stepkeep.store.records import RunRecord, WholeRun
+from stepkeep.store.row_statements import DELETED
 
 T = TypeVar("T")
 
@@ -96,6 +97,6 @@ async def delete_runs(connection: Connection, tenant: str, run_ids: Sequence[str
     """Delete the runs that can be locked without waiting."""
     held = [row[0] for row in await fetch(connection, SQL.lock_finished, tenant, ids(run_ids))]
     if held:
-        for part in columns.DELETE_ORDER:
-            await execute(connection, getattr(SQL, part), tenant, ids(held))
+        for statement in DELETED:
+            await execute(connection, getattr(SQL, statement), tenant, ids(held))
     return held

@@ -23,7 +23,6 @@ from stepkeep.kernel.journal import SealedEntry
 from stepkeep.kernel.plan import NO_QUEUE
 from stepkeep.kernel.rows import Details, Step, Worker
 from stepkeep.store import columns
-from stepkeep.store.audit import AuditTables
 from stepkeep.store.bounds import check_revision, check_version, check_worker, check_write
 from stepkeep.store.change import (
     Basis,
@@ -40,11 +39,11 @@ from stepkeep.store.change import (
     Want,
     Write,
 )
-from stepkeep.store.children import ChildTable
-from stepkeep.store.deliveries import DeliveryTables, Rows, Statement, worker_cursor, worker_target
-from stepkeep.store.jobs import JobTables
+from stepkeep.store.deliveries import worker_cursor, worker_target
 from stepkeep.store.listing import TAKES, arguments, finder, is_read_in_order
 from stepkeep.store.notifications import TopicRecorder, notification_of, notify_after_commit
+from stepkeep.store.part import Rows, Statement
+from stepkeep.store.people import PeopleStore
 from stepkeep.store.positions import read_position
 from stepkeep.store.postgres import retention, schema
 from stepkeep.store.postgres.arrays import ids, names, numbers
@@ -67,10 +66,8 @@ from stepkeep.store.postgres.people import load_authorities, write_people
 from stepkeep.store.postgres.transaction import open_transaction
 from stepkeep.store.postgres.write import record
 from stepkeep.store.principals import MakeChange
-from stepkeep.store.protocol import Transaction
-from stepkeep.store.quotas import QuotaTables
-from stepkeep.store.reading import read_row, tally_from
-from stepkeep.store.reads import Convert, SharedReads, added_policy, added_setting, first, only
+from stepkeep.store.protocol import Store, Transaction, added_policy, added_setting
+from stepkeep.store.reading import Convert, first, only, read_row, tally_from
 from stepkeep.store.records import (
     Evidence,
     Maintenance,
@@ -87,9 +84,6 @@ from stepkeep.store.records import (
     Words,
     WorkerChange,
 )
-from stepkeep.store.resources import ResourceTable
-from stepkeep.store.slots import SlotTable
-from stepkeep.store.trigger_reads import TriggerTables
 
 T = TypeVar("T")
 
@@ -101,13 +95,14 @@ HASTE = "5ms"
 _encode_spec = msgspec.json.Encoder(order="sorted").encode
 
 
-class PostgresStore(SharedReads):
+class PostgresStore(Store):
     """Runs in a PostgreSQL database. `open` it, `migrate` it once, `close` it.
 
     Its pools find tables in one schema alone. Connections of user code keep the search path of their role. A role under
     row-level security acts for `tenant` alone; `for_tenant` gives views of the same pools for other tenants.
     """
 
+    notifier: PostgresNotifier
     sql = SQL
     parallel_commits = 3
     prefers_optimistic_claims = True
@@ -128,23 +123,10 @@ class PostgresStore(SharedReads):
         self._users = Pool(options, options.pool_size, {}, for_users=True)
         self._keeps_statements = options.statement_cache_size > 0
         self.notifier = PostgresNotifier(self._readers, self.url, self.namespace.channel)
-        self._make_tables()
+        self._make_parts()
 
-    def _make_tables(self) -> None:
-        """The parts of the store that send their statements through it."""
-        self.people = PeopleOfRole(
-            self._shared,
-            lambda tenant: self.for_tenant(tenant)._find,
-            *(self._find, self._write_people, self._read_authorities),
-        )
-        self.audit = AuditTables(SQL, self._find, self._transact)
-        self.quotas = QuotaTables(SQL, self._transact)
-        self.triggers = TriggerTables(SQL, self._find, self._transact, self)
-        self.deliveries = DeliveryTables(SQL, self._find, self._transact, lambda: self.clock_offset, self._can_exist)
-        self.slots = SlotTable(SQL, self._find, self._transact)
-        self.resources = ResourceTable(SQL, self._find)
-        self.children = ChildTable(SQL, self._find, self._transact, lambda: self.clock_offset)
-        self.jobs = JobTables(SQL, self._find, self._transact, lambda: self.clock_offset)
+    def _make_people(self, *part: Any, **more: Any) -> PeopleStore:
+        return PeopleOfRole(self._shared, lambda tenant: self.for_tenant(tenant)._find, *part, **more)
 
     @property
     def clock_offset(self) -> int:
@@ -172,7 +154,7 @@ class PostgresStore(SharedReads):
     def _view(self, tenant: str) -> Self:
         view = copy.copy(self)
         view.confine_to(tenant)
-        view._make_tables()
+        view._make_parts()
         return view
 
     @property

@@ -21,10 +21,8 @@ from stepkeep.store import shares as shared
 from stepkeep.store.bounds import check_write
 from stepkeep.store.change import NOT_REQUESTED, Decide, Loaded, More, Propose, RunChange, RunKey, Spent, Want, Write
 from stepkeep.store.columns import json_text
-from stepkeep.store.mailbox import KeyWant, Mailbox
 from stepkeep.store.reading import quarantined, read_definitions, unreadable
-from stepkeep.store.resource_rows import LOCK as RESOURCES_LOCK
-from stepkeep.store.slot_rows import LOCK
+from stepkeep.store.rows import RESOURCES_LOCK, SLOTS_LOCK, KeyWant, Mailbox
 from stepkeep.store.sqlite import rows
 from stepkeep.store.sqlite.deliveries import advance, begin, emit, note_endings
 from stepkeep.store.sqlite.people import load_authorities
@@ -210,7 +208,7 @@ def load_more(connection: apsw.Connection, more: More, loaded: Loaded) -> None:
     if more.keys:
         load_mailboxes(connection, more.keys, loaded)
     for tenant in more.slots:
-        connection.execute(SQL.lock_quota, (tenant, LOCK)).fetchall()
+        connection.execute(SQL.lock_quota, (tenant, SLOTS_LOCK)).fetchall()
         held: list[Row] = connection.execute(SQL.count_held_slots, (tenant,)).fetchall()
         loaded.slots[tenant] = {str(row[0]): row[1] for row in held}
     for tenant in more.resources:

@@ -16,6 +16,7 @@ from stepkeep.store import columns
 from stepkeep.store.columns import json_text
 from stepkeep.store.reading import apart, named, unreadable
 from stepkeep.store.records import RunRecord, WholeRun
+from stepkeep.store.row_statements import DELETED
 from stepkeep.store.sqlite.change import SQL
 from stepkeep.store.sqlite.rows import Row
 
@@ -92,8 +93,8 @@ def _read_whole(
 def delete_runs(connection: apsw.Connection, tenant: str, run_ids: Sequence[str]) -> list[str]:
     """Delete those that are finished."""
     held = [run_id for (run_id,) in connection.execute(SQL.lock_finished, (tenant, json_text(run_ids)))]
-    for part in columns.DELETE_ORDER:
-        connection.execute(getattr(SQL, part), (tenant, json_text(held)))
+    for statement in DELETED:
+        connection.execute(getattr(SQL, statement), (tenant, json_text(held)))
     return held
 
 

@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 import apsw
 import msgspec
@@ -24,7 +24,6 @@ from stepkeep.kernel.journal import SealedEntry
 from stepkeep.kernel.plan import NO_QUEUE
 from stepkeep.kernel.rows import Details, Step, Worker
 from stepkeep.store import columns
-from stepkeep.store.audit import AuditTables
 from stepkeep.store.bounds import check_revision, check_version, check_worker, check_write
 from stepkeep.store.change import (
     Basis,
@@ -41,23 +40,17 @@ from stepkeep.store.change import (
     Want,
     Write,
 )
-from stepkeep.store.children import ChildTable
 from stepkeep.store.columns import json_text
-from stepkeep.store.deliveries import DeliveryTables, Rows, Statement
-from stepkeep.store.jobs import JobTables
 from stepkeep.store.listing import TAKES, arguments, finder, is_read_in_order
 from stepkeep.store.notifications import TopicRecorder, notification_of, notify_after_commit
-from stepkeep.store.people import PeopleTables
+from stepkeep.store.part import Rows, Statement
 from stepkeep.store.positions import position_number
 from stepkeep.store.principals import MakeChange
-from stepkeep.store.protocol import Transaction
-from stepkeep.store.quotas import QuotaTables
-from stepkeep.store.reading import read_row, tally_from
+from stepkeep.store.protocol import Store, Transaction, added_policy, added_setting
+from stepkeep.store.reading import Convert, first, only, read_row, tally_from
 from stepkeep.store.reading import unreadable as unreadable_row
-from stepkeep.store.reads import Convert, SharedReads, added_policy, added_setting, first, only
 from stepkeep.store.records import (
     Evidence,
-    Maintenance,
     Quarantine,
     RunCounts,
     RunFilter,
@@ -71,8 +64,6 @@ from stepkeep.store.records import (
     Words,
     WorkerChange,
 )
-from stepkeep.store.resources import ResourceTable
-from stepkeep.store.slots import SlotTable
 from stepkeep.store.sqlite import deliveries, forks, retention, schema
 from stepkeep.store.sqlite.change import SQL, change, load_involved, load_proposals, record
 from stepkeep.store.sqlite.clock import Clock, machine_time_us
@@ -84,19 +75,19 @@ from stepkeep.store.sqlite.rows import Row
 from stepkeep.store.sqlite.transaction import open_transaction
 from stepkeep.store.sqlite.turns import Turns
 from stepkeep.store.sqlite.writer import Work, Writer
-from stepkeep.store.trigger_reads import TriggerTables
 
 T = TypeVar("T")
 
 _encode_spec = msgspec.json.Encoder(order="sorted").encode
 
 
-class SqliteStore(SharedReads):
+class SqliteStore(Store):
     """Runs in one SQLite file. `open` it, `migrate` it once, `close` it.
 
     `read_us` is the source of its time, in microseconds since 1970; tests set another one.
     """
 
+    notifier: SqliteNotifier
     sql = SQL
     parallel_commits = 2
     prefers_optimistic_claims = False
@@ -109,15 +100,7 @@ class SqliteStore(SharedReads):
         self._clock = Clock(read_us)
         self._turns = Turns()
         self.notifier = SqliteNotifier(self._path)
-        self.people = PeopleTables(SQL, self._find, self._write_people, self._read_authorities)
-        self.audit = AuditTables(SQL, self._find, self._transact)
-        self.quotas = QuotaTables(SQL, self._transact)
-        self.triggers = TriggerTables(SQL, self._find, self._transact, self)
-        self.deliveries = DeliveryTables(SQL, self._find, self._transact, lambda: self._clock.now(), self._can_exist)
-        self.slots = SlotTable(SQL, self._find, self._transact)
-        self.resources = ResourceTable(SQL, self._find)
-        self.children = ChildTable(SQL, self._find, self._transact, lambda: self._clock.now())
-        self.jobs = JobTables(SQL, self._find, self._transact, lambda: self._clock.now())
+        self._make_parts()
         self._writer: Writer | None = None
         self._readers: Readers | None = None
         self._pid = 0
@@ -129,16 +112,6 @@ class SqliteStore(SharedReads):
     @clock_offset.setter
     def clock_offset(self, offset: int) -> None:
         self._clock.offset = offset
-
-    @property
-    def is_confined(self) -> bool:
-        return False
-
-    def confine_to(self, tenant: str) -> None:
-        """A file has no roles: nothing is confined."""
-
-    def for_tenant(self, tenant: str) -> Self:
-        return self
 
     # -- life ------------------------------------------------------------------------------------------------
     async def open(self) -> None:
@@ -178,10 +151,6 @@ class SqliteStore(SharedReads):
 
     async def now(self) -> int:
         return self._clock.now()
-
-    async def maintain(self) -> Maintenance:
-        """It has no partitions: there is nothing to do."""
-        return Maintenance()
 
     # -- change ----------------------------------------------------------------------------------------------
     async def change(self, wants: Sequence[Want], decide: Decide, propose: Propose | None = None) -> None:
@@ -529,15 +498,9 @@ class SqliteStore(SharedReads):
     def _keys(self, some: Sequence[RunKey]) -> tuple[object, ...]:
         return (columns.json_text(list(some)),)
 
-    def _can_exist(self, run_id: str) -> bool:
-        return True
-
     async def _read(self, convert: Convert[T], statement: str, *arguments: Any) -> list[T]:
         # Fetch all rows before converting any: a half-read statement after an error keeps its snapshot open.
         return await self._look(lambda c: [convert(row) for row in c.execute(statement, arguments).fetchall()])
-
-    async def _find(self, convert: Convert[T], statement: str, *arguments: Any) -> list[T]:
-        return await self._read(convert, statement, *arguments)
 
     async def _read_of_run(
         self, table: str, convert: Convert[T], statement: str, tenant: str, run_id: str, *arguments: Any

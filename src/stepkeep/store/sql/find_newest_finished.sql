@@ -3,5 +3,4 @@ select id::text
 from runs
 where tenant = $1 and ended_at is not null
 order by runs.id desc
-offset $2
-limit 1
+limit 1 offset $2

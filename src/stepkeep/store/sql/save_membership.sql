@@ -1,7 +1,0 @@
--- Add a membership, or revoke it.
-insert into memberships (
-    tenant, id, subject, subject_kind, kind, name, granted_at, granted_by, valid_from, valid_to, revoked_at,
-        revoked_by
-)
-values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
-on conflict (tenant, id) do update set revoked_at = excluded.revoked_at, revoked_by = excluded.revoked_by

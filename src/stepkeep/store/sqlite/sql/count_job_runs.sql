@@ -1,5 +1,0 @@
--- Count the runs of jobs by what became of them. ?2 is JSON: [job id, ...].
-select job_id, state, count(*)
-from job_runs
-where tenant = ?1 and job_id in (select value from json_each(?2))
-group by job_id, state

@@ -1,3 +1,0 @@
--- Delete the journals of runs that are deleted. ?2 is JSON: [run id, ...].
-delete from journal
-where tenant = ?1 and run_id in (select value from json_each(?2))

@@ -1,6 +1,0 @@
--- Find runs of a job that it has not come to yet, in the order of their ids.
-select run_id
-from job_runs
-where tenant = ?1 and job_id = ?2 and state = 'waiting'
-order by run_id
-limit ?3

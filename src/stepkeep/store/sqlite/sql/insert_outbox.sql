@@ -1,2 +1,0 @@
--- Insert outbox entries.
-insert into outbox (tenant, run_id, seq, number, name, payload, created_at) values (?, ?, ?, ?, ?, ?, ?)

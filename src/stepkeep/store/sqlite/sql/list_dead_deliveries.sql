@@ -1,7 +1,0 @@
--- List dead cursors, of one sink or of all, in the order of sink and run.
-select tenant, run_id, sink, takes, last, sent, sent_number, attempts, fence, ready_at, lease_until, holder, dead_at, error,
-    target
-from deliveries
-where tenant = ?1 and dead_at is not null and (?2 = '' or sink = ?2) and (sink, run_id) > (?3, ?4)
-order by sink, run_id
-limit ?5

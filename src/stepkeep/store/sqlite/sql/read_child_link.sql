@@ -1,6 +1,0 @@
--- Read the link of a child to its parent.
-select
-    tenant, run_id, no, activation, child_id, workflow, version, mode, state, requested_at, started_at, recall,
-    recalled_at, ended_at, outcome, category, error, todo, todo_at, undoes
-from children
-where tenant = ?1 and child_id = ?2

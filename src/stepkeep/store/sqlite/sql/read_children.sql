@@ -1,8 +1,0 @@
--- Read the children of a run.
-select
-    tenant, run_id, no, activation, child_id, workflow, version, mode, state, requested_at, started_at, recall,
-    recalled_at, ended_at, outcome, category, error, todo, todo_at, undoes
-from children
-where tenant = ?1 and run_id = ?2
-order by no, activation
-limit ?3

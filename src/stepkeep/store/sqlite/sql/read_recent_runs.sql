@@ -1,6 +1,0 @@
--- Read how the newest runs of a tenant went: those after an id, newest first, up to a limit.
-select id, definition_id, state, category, started_at, ended_at
-from runs
-where tenant = ?1 and id > ?2
-order by id desc
-limit ?3
