@@ -103,7 +103,12 @@ UNEVALUATED = frozenset({"dependency_unmet", "cancelled", "planned", *ADOPTING})
 OPENED = OPENINGS | {"dependency_unmet"}
 
 FACTS = ("kind", "order", "depends_on", "max_attempts", "on_failure", "completion")
-ECHOED = ("trigger", "event", "actor", "category", "error")
+ECHOES = ("because", "event", "actor", "category", "error")
+"""What two lines of one hop have in common."""
+
+
+DECIDES = frozenset({"gate_decided", "completion_signalled", "message_arrived"})
+"""Events that count only before the deadline of what they end."""
 
 
 class At(NamedTuple):
@@ -750,12 +755,6 @@ class ShownRun:
         if planned != self._size:
             said_so = f"{planned} of {self._size} steps of the definition are in this log"
             say(Code.DEFINITION, f"steps are missing: {said_so}")
-
-
-DECIDES = frozenset({"gate_decided", "completion_signalled", "message_arrived"})
-"""Events that count only before the deadline of what they end."""
-
-ECHOES = ("because", "event", "actor", "category", "error")
 
 
 def _grounds(line: Line, place: Place) -> Iterator[str | None]:
