@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
+import os
 from typing import Any
 
 import pytest
 
-from stepkeep.api import large_bodies
-from stepkeep.api.body_child import SMALL_BYTES
+import stepkeep as sk
 from stepkeep.api.large_bodies import read_large
 from stepkeep.definition.strict_json import strict_json
 from stepkeep.engine.arguments import encode_payload
 from stepkeep.kernel.errors import InvalidInput
+from stepkeep.operations import in_child
+from stepkeep.operations.aside import use_children
+from stepkeep.operations.in_child import SMALL_BYTES
 from stepkeep.operations.typed import LargePart
-from tests.api.stage import HELLO, on, told
+from tests.api.stage import on, told
 
 SPACE = b" " * SMALL_BYTES
 JSON = {"Content-Type": "application/json"}
@@ -73,15 +76,48 @@ async def test_a_large_part_of_another_type_is_read_as_a_small_one(database_url:
         assert [one["at"] for one in refused] == ["body.workflow", "body.labels"]
 
 
-async def test_a_child_that_was_killed_costs_one_answer(database_url: str) -> None:
-    async with on(database_url) as stage, stage.client(await stage.key()) as client:
-        await stage.publish(HELLO)
-        body = json.dumps({"workflow": "hello", "input": {"text": "x" * SMALL_BYTES}})
-        made = await client.post("/runs", content=body, headers=JSON)
-        assert made.status_code == 201, made.text
-        for child in large_bodies._idle:
-            child.process.kill()
-            child.process.wait()
-        dead = len(large_bodies._idle)
-        statuses = [(await client.post("/runs", content=body, headers=JSON)).status_code for _ in range(dead + 1)]
-        assert statuses == [503] * dead + [201]
+def end_idle_children() -> int:
+    for child in in_child._idle:
+        child.process.kill()
+        child.process.wait()
+    return len(in_child._idle)
+
+
+def environment() -> dict[str, str]:
+    return dict(os.environ)
+
+
+def dies() -> None:
+    os.kill(os.getpid(), 9)
+
+
+def test_a_child_that_was_killed_is_replaced_and_work_that_kills_two_is_refused() -> None:
+    assert read_large(SPACE + b"{}") == {}
+    while end_idle_children() > 1:
+        in_child._idle.pop().end()
+    assert read_large(SPACE + b"{}") == {}
+    assert "has ended twice" in refusal(lambda _: in_child.in_child(dies), None)
+    assert read_large(SPACE + b"{}") == {}
+
+
+def test_a_child_has_none_of_our_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STEPKEEP_SECRET_A", "hidden")
+    in_child._end_all()
+    assert "STEPKEEP_SECRET_A" in os.environ
+    assert "STEPKEEP_SECRET_A" not in in_child.in_child(environment)
+
+
+async def test_a_large_value_is_checked_against_its_schema_in_a_child(database_url: str) -> None:
+    declared = sk.Workflow("declared", input_schema={"properties": {"many": {"items": {"type": "integer"}}}})
+    declared.step("greet", "api.greet")
+    use_children()
+    try:
+        async with on(database_url) as stage, stage.client(await stage.key()) as client:
+            await stage.publish(declared)
+            for many, status in ([1] * SMALL_BYTES, 201), ([*[1] * SMALL_BYTES, "one"], 400):
+                body = json.dumps({"workflow": "declared", "input": {"many": many}})
+                answer = await client.post("/runs", content=body, headers=JSON)
+                assert answer.status_code == status, answer.text
+            assert "does not fit its schema" in answer.json()["detail"]
+    finally:
+        use_children(False)

@@ -22,7 +22,7 @@ from stepkeep.dialects.dialect import Judged
 from stepkeep.kernel.journal import RUN_ENTITY, Entry
 from stepkeep.operations.dialect_lines import DialectScribe, subject_of_run
 from stepkeep.operations.lines import encode_line, unfold
-from stepkeep_lab.forgeries.campaign import findings_in
+from stepkeep_lab.forgeries.campaign import differences, findings_in
 from stepkeep_lab.forgeries.material import CANONICAL
 from stepkeep_lab.forgeries.seals import resealed as resealed_whole
 
@@ -102,12 +102,29 @@ def log_in(words: str, world: World, told: Sequence[Entry] = ()) -> list[Line]:
     """The log of a run with its definition, in canonical names or in a dialect's words; of other entries if given."""
     if words == CANONICAL:
         return [json.loads(line) for line in log_of(world)]
-    entries, judged = told or entries_of(world), registry.judged(words)
-    opening = DialectScribe(judged, subject_of_run("r", world.plan, CORRELATION)).opening(
-        "t", world.plan, entries[0].at
-    )
-    return resealed_whole(json.loads(compact([opening, *told_entries(entries, world, judged)])), canonical=False)
+    if not told:
+        return whole(world, registry.judged(words))
+    judged = registry.judged(words)
+    opening = DialectScribe(judged, subject_of_run("r", world.plan, CORRELATION)).opening("t", world.plan, told[0].at)
+    return resealed_whole(json.loads(compact([opening, *told_entries(told, world, judged)])), canonical=False)
 
 
 def found_in(words: str, lines: list[Line]) -> tuple[str, ...]:
     return findings_in(words, [compact(line) for line in resealed_whole(lines, canonical=words == CANONICAL)])
+
+
+def refused(words: str, lines: list[Line], world: World) -> tuple[str, ...]:
+    """What is found in a forged log of this run: in it alone, or beside the true canonical log."""
+    found = found_in(words, lines)
+    return (
+        found if found or words == CANONICAL else differences(words, [compact(line) for line in lines], log_of(world))
+    )
+
+
+def whole(world: World, judged: Judged) -> list[Line]:
+    """The run's log in a dialect's words, with its definition, as an export writes it."""
+    entries = entries_of(world)
+    scribe = DialectScribe(judged, subject_of_run("r", world.plan, CORRELATION))
+    opening = scribe.opening("t", world.plan, entries[0].at)
+    lines = [opening, *told_entries(entries, world, judged, world.plan.definition.dialect)]
+    return resealed_whole(json.loads(compact(lines)), canonical=False)

@@ -11,7 +11,7 @@ from typing import Any
 import apsw
 import pytest
 from tests.conformance.logs import STORIES, failure, log_of, rollback
-from tests.conformance.tellings import dialects, encoded, resealed, told, toy_among_dialects, walks
+from tests.conformance.tellings import dialects, encoded, resealed_whole, toy_among_dialects, walks, whole
 from tests.kernel.driver import World
 from tests.suites import in_proof
 from tests.workbench import chain, gate, task
@@ -29,7 +29,7 @@ JUDGES = {judged.name: judged for judged in dialects()}
 
 
 def certificate_of(world: World, **changed: list[bytes]) -> Certificate:
-    tellings = {name: encoded(told(world, judged)) for name, judged in JUDGES.items()}
+    tellings = {name: encoded(whole(world, judged)) for name, judged in JUDGES.items()}
     return certify(changed.pop("canonical", log_of(world)), tellings | changed, MACHINES, JUDGES)
 
 
@@ -52,20 +52,20 @@ def test_random_runs_conform_in_every_dialect(count: int) -> None:
 
 def test_a_dialect_log_that_is_legal_but_tells_another_story_is_found() -> None:
     """Rewritten with care, each log is right by itself; only side by side do they differ."""
-    one = certificate_of(failure(), toy=encoded(told(STORIES["success"](), JUDGES["toy"])))
+    one = certificate_of(failure(), toy=encoded(whole(STORIES["success"](), JUDGES["toy"])))
     (view,) = [view for view in one.dialects if not view.ok]
     assert view.dialect == "toy"
     assert {finding.code for finding in view.findings} == {Code.PROJECTION}
-    lines = told(failure(), JUDGES["toy"])
+    lines = whole(failure(), JUDGES["toy"])
     shorter = [line for line in lines if line["to_state"] != "dropped"]
-    one = certificate_of(failure(), toy=encoded(resealed(shorter)))
+    one = certificate_of(failure(), toy=encoded(resealed_whole(shorter, canonical=False)))
     assert [finding.code for view in one.dialects for finding in view.findings] == [Code.PROJECTION]
 
 
 def test_a_dialect_log_that_speaks_for_another_journal_head_is_found() -> None:
-    lines = told(failure(), JUDGES["toy"])
+    lines = whole(failure(), JUDGES["toy"])
     lines[-1]["metadata"]["head"] = "0" * 64
-    one = certificate_of(failure(), toy=encoded(resealed(lines)))
+    one = certificate_of(failure(), toy=encoded(resealed_whole(lines, canonical=False)))
     (finding,) = [finding for view in one.dialects for finding in view.findings]
     assert (finding.code, finding.line) == (Code.PROJECTION, len(lines))
 

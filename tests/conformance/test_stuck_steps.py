@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from stepkeep.conformance.retell import STEP_ROWS
 from tests.conformance.tellings import found_in, log_in
 from tests.kernel.driver import World, work
 
@@ -19,14 +18,6 @@ from stepkeep_lab.forgeries.material import CANONICAL
 
 def fail_to_call() -> dict[str, bool]:
     raise ConnectionError("no route")
-
-
-@pytest.mark.parametrize("source", ["awaiting_approval", "awaiting_event", "ready", "retrying"])
-def test_a_hidden_way_goes_by_a_decision_of_a_person_only_if_no_other_is_as_short(source: str) -> None:
-    """After a lost lease a claim follows from a retry as well as from a completion by hand."""
-    by_person = [trigger.startswith("operator_") for _, trigger, _ in STEP_ROWS[source]]
-    assert True in by_person
-    assert by_person == sorted(by_person)
 
 
 def test_the_rules_of_a_step_that_was_completed_by_hand_are_judged_beyond_its_attempts(tmp_path: Path) -> None:

@@ -13,12 +13,12 @@ from typing import Any, Final, NoReturn
 
 from starlette.requests import ClientDisconnect, Request
 
-from stepkeep.api.body_child import SMALL_BYTES
 from stepkeep.api.large_bodies import read_large
 from stepkeep.api.problems import HEADERS, MEDIA, TIMEOUT, TOO_LARGE, ApiError
 from stepkeep.definition.strict_json import strict_json
 from stepkeep.kernel.errors import InvalidInput
 from stepkeep.operations.aside import aside
+from stepkeep.operations.in_child import SMALL_BYTES
 
 MAX_BODY_BYTES: Final = 4 * 1024 * 1024
 MAX_HEADERS: Final = 100

@@ -21,7 +21,7 @@ import uvicorn
 from stepkeep.api.app import Application
 from stepkeep.api.protocol import MAX_INCOMPLETE_BYTES, Protocol, most_connections
 from stepkeep.network.listening import BACKLOG, address_of, listen
-from stepkeep.operations.aside import rest_between
+from stepkeep.operations.aside import rest_between, use_children
 
 __all__ = ["Server", "address_of", "listen", "make_server", "run", "serve"]
 
@@ -98,6 +98,7 @@ async def serve(
     app.service.load.fit(most_connections())
     sys.setswitchinterval(SWITCH_SECONDS)
     rest_between(app.service.load.turns.rest_times)
+    use_children()
     server = make_server(app, drain_seconds=drain_seconds, grace_seconds=grace_seconds)
     server.told = told
     await server.serve(sockets=[listener])

@@ -13,12 +13,12 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NoReturn, Self
+from typing import TYPE_CHECKING, Any, NoReturn, Self, Unpack
 from uuid import uuid4
 
 import msgspec
 
-from stepkeep.client.binding import RemoteOperations, at_a_service, plain, segment
+from stepkeep.client.binding import RemoteOperations, as_at_an_engine, at_a_service, plain, segment
 from stepkeep.definition.advice import tell
 from stepkeep.definition.native import CheckReport, accepted
 from stepkeep.definition.registry import Output, default_registry
@@ -29,6 +29,7 @@ from stepkeep.engine.arguments import looks_like_a_file
 from stepkeep.engine.base import AsyncBase
 from stepkeep.engine.groups import AsyncOperations
 from stepkeep.engine.result import Result, settled_states
+from stepkeep.engine.starting import RunOptions, StartOptions
 from stepkeep.kernel.definition import Definition
 from stepkeep.kernel.errors import ConnectionLost, InvalidInput, NotAllowed, Problem, StoreUnavailable, Unreachable
 from stepkeep.kernel.states import RunState
@@ -172,75 +173,38 @@ class AsyncClient(AsyncOperations):
         return await super().show_policy(revision)
 
     # -- runs --------------------------------------------------------------------------------------------------------
+    @as_at_an_engine(AsyncOperations.start)
     async def start(
         self,
         workflow: Runnable | PublishedWorkflow | WrittenWorkflow,
         input: Any = None,  # noqa: A002 - the word users know
         *,
-        idempotency_key: str | None = None,
-        business_key: str | None = None,
-        correlation_id: str | None = None,
-        priority: int | None = None,
-        start_now: bool = True,
-        labels: dict[str, str] | None = None,
-        by: str | None = None,
         connection: Any = None,
-        at: datetime | None = None,
-        delay: Duration | None = None,
         webhook_url: str | None = None,
         webhook_secret: str | None = None,
+        **options: Unpack[StartOptions],
     ) -> Started:
         """Create a run and, unless `start_now` is False, start it: now, `at` a moment or after a `delay`."""
-        for name, value in (
-            ("connection", connection),
-            ("webhook_url", webhook_url),
-            ("webhook_secret", webhook_secret),
-        ):
-            if value is not None:
-                raise InvalidInput(f"start: `{name}` needs the database itself: a service has no place for it.")
-        body = {
-            **await self._named(workflow),
-            "input": input,
-            "business_key": business_key,
-            "correlation_id": correlation_id,
-            "priority": priority,
-            "start_now": start_now,
-            "labels": labels,
-            "by": by,
-            "at": at,
-            "delay": delay,
-        }
-        return await self._create("/runs", body, idempotency_key)
+        here = {"connection": connection, "webhook_url": webhook_url, "webhook_secret": webhook_secret}
+        if given := [name for name, value in here.items() if value is not None]:
+            raise InvalidInput(f"start: `{given[0]}` needs the database itself: a service has no place for it.")
+        key = options.pop("idempotency_key", None)
+        return await self._create("/runs", {**await self._named(workflow), "input": input, **options}, key)
 
+    @as_at_an_engine(AsyncOperations.run)
     async def run(
         self,
         workflow: Runnable[Output] | PublishedWorkflow | WrittenWorkflow,
         input: Any = None,  # noqa: A002 - the word users know
         *,
-        idempotency_key: str | None = None,
-        business_key: str | None = None,
-        correlation_id: str | None = None,
-        priority: int | None = None,
-        start_now: bool = True,
-        labels: dict[str, str] | None = None,
-        by: str | None = None,
         check: bool = False,
         capabilities: Iterable[str] = (),
+        **options: Unpack[RunOptions],
     ) -> Result[Output]:
         """Start a run and wait until it has ended or waits for people or messages. Workers of the service run it."""
         if list(capabilities):
             raise InvalidInput("run: capabilities are those of the workers of the service.")
-        started = await self.start(
-            workflow,
-            input,
-            idempotency_key=idempotency_key,
-            business_key=business_key,
-            correlation_id=correlation_id,
-            priority=priority,
-            start_now=start_now,
-            labels=labels,
-            by=by,
-        )
+        started = await self.start(workflow, input, **options)
         result = await self.wait(started.run_id, until_blocked=True)
         return result.raise_for_state() if check else result
 

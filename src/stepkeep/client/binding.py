@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from enum import Enum
 from functools import wraps
 from os import PathLike
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar, cast
 from urllib.parse import quote
 from uuid import uuid4
 
@@ -24,6 +24,7 @@ from stepkeep.network.service import Service, again
 from stepkeep.operations.operation import MOST_ON_A_PAGE, Operation, needs_database
 
 K = TypeVar("K", bound=type)
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 class RemoteOperations:
@@ -100,6 +101,22 @@ def at_a_service(kind: K) -> K:
         if is_inherited and inspect.iscoroutinefunction(method) and not hasattr(method, "operation"):
             setattr(kind, name, _refused(method))
     return kind
+
+
+def as_at_an_engine(method: Callable[..., Any]) -> Callable[[F], F]:
+    """A method that takes the parameters of the engine's, and no others."""
+    signature = inspect.signature(method)
+
+    def made(own: F) -> F:
+        @wraps(own)
+        async def call(*given: Any, **named: Any) -> Any:
+            signature.bind(*given, **named)
+            return await own(*given, **named)
+
+        call.__signature__ = signature  # type: ignore[attr-defined]
+        return cast(F, call)
+
+    return made
 
 
 def _refused(method: Callable[..., Any]) -> Callable[..., Any]:

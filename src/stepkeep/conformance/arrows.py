@@ -1,6 +1,6 @@
 """The canonical machines as the judge knows them: its own tables, so that it needs nothing of the engine.
 
-A test compares them with the engine's tables; a row that only one side has is an error. `retell.py` uses them, and
+A test compares them with the engine's tables; a row that only one side has is an error. `shown.py` uses them, and
 `validate.py`, which must judge a log without the engine.
 """
 

@@ -17,7 +17,6 @@ import msgspec
 from stepkeep.conformance.encoding import LONGEST_LINE, as_bytes, compact, in_order, parse
 from stepkeep.conformance.line import owner_of
 from stepkeep.conformance.opening import Opening, Problem, is_opening, read_opening, read_quickly
-from stepkeep.conformance.quick import ShownStepLine, hashed_text, quick_shown
 from stepkeep.conformance.report import Code, quoted
 from stepkeep.conformance.schema import (
     EPOCH,
@@ -155,11 +154,7 @@ class DialectReading(msgspec.Struct, frozen=True):
 def read_dialect_line(raw: bytes | str, dialect: str, nouns: Mapping[str, str], *, sealed: bool) -> DialectReading:
     """Parse one line. `nouns` maps each noun of the dialect to run, step or worker."""
     if sealed and len(raw) <= LONGEST_LINE:
-        encoded = as_bytes(raw)
-        quick = _read_quickly(encoded, dialect, nouns)
-        if quick is not None:
-            return DialectReading(quick, (), quick.owner)
-        opening = read_quickly(encoded, dialect)
+        opening = read_quickly(as_bytes(raw), dialect)
         if opening is not None:
             return DialectReading(None, (), ("run", opening.owner), opening)
     try:
@@ -194,39 +189,6 @@ def read_dialect_line(raw: bytes | str, dialect: str, nouns: Mapping[str, str], 
     )
     contradictions = _contradictions(line) if sealed else ()
     return DialectReading(line, tuple((Code.CONTRADICTION, said) for said in contradictions), owner)
-
-
-def _read_quickly(raw: bytes, dialect: str, nouns: Mapping[str, str]) -> DialectLine | None:
-    """A line about a run or a step that has no problem; None for every other line."""
-    found = quick_shown(raw)
-    if found is None or not found.event_type.endswith(SUFFIX):
-        return None
-    kind, told = nouns.get(found.event_type.removesuffix(SUFFIX), ""), found.metadata
-    seal, owner, entity = told.hash, told.run_id, told.run_id
-    if isinstance(found, ShownStepLine):
-        entity = f"{owner}/{found.metadata.step}"
-    if kind not in (("step", "undo") if isinstance(found, ShownStepLine) else ("run",)) or seal is None:
-        return None
-    if (found.entity_id, found.timestamp, told.dialect) != (entity, timestamp_of(told.at), dialect):
-        return None
-    return DialectLine(
-        kind=kind,
-        owner=("run", owner),
-        entity=entity,
-        source=found.from_state,
-        target=found.to_state,
-        trigger=found.trigger,
-        at=told.at,
-        number=told.line,
-        seq=told.seq,
-        seal=seal,
-        raw=_decode(raw),
-        written=raw,
-        hashed=hashed_text(found),
-    )
-
-
-_decode = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 def line_hash(before: bytes, document: Mapping[str, Any]) -> bytes:

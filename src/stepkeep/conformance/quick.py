@@ -1,8 +1,8 @@
-"""Decodes lines that are written exactly as an export writes them: fields in its order, no spaces, no escapes.
+"""Decodes canonical lines that are written exactly as an export writes them: in its order, no spaces, no escapes.
 
 A typed decoder checks the fields, and the value must encode to the same bytes: then no key is repeated and no number is
 written in another way. Every other line gives None, and the caller reads it field by field and lists its problems.
-`line.py` and `dialect_line.py` call it; it must accept nothing that they would refuse.
+`line.py` and `opening.py` call it; it must accept nothing that they would refuse.
 """
 
 from __future__ import annotations
@@ -79,64 +79,6 @@ class StepHop(Fields, kw_only=True):
     hash: Digest | None = None
 
 
-class Shown(Fields, kw_only=True):
-    """What all lines of a dialect log have in common."""
-
-    tenant: Text
-    run_id: Text
-    correlation_id: Text | None = None
-    dialect: Text
-    written_in: Text
-    line: Counted
-    seq: Counted
-    at: Moment
-    hop: Whole
-    because: Text
-    event: Text
-    actor: str
-    detail: Object | None = None
-
-
-class ShownRun(Shown, kw_only=True):
-    """The metadata of a dialect's line about a run."""
-
-    workflow: Text | None = None
-    version: Whole | None = None
-    steps: Whole | None = None
-    of: Text | None = None
-    category: Category | None = None
-    error: str | None = None
-    ground: Text | None = None
-    extension: bool = False
-    hash: Digest | None = None
-
-
-class ShownStep(Shown, kw_only=True):
-    """The metadata of a dialect's line about a step or its undo step."""
-
-    step: Text
-    no: Whole
-    kind: Text | None = None
-    order: Whole | None = None
-    depends_on: list[str] | None = None
-    max_attempts: Whole | None = None
-    on_failure: Text | None = None
-    completion: Text | None = None
-    of: Text | None = None
-    attempt: Counted | None = None
-    retry_count: Whole | None = None
-    fence: Counted | None = None
-    duration_seconds: Seconds | None = None
-    due_at: Whole | None = None
-    digest: Digest | None = None
-    category: Category | None = None
-    error: str | None = None
-    worker: str | None = None
-    ground: Text | None = None
-    extension: bool = False
-    hash: Digest | None = None
-
-
 class Definition(Fields, kw_only=True):
     """The metadata of the first line of a run's log. Only a dialect's log has `dialect`, `line` and `hash`."""
 
@@ -187,16 +129,7 @@ class StepLine(WholeLine, kw_only=True):
     metadata: StepHop
 
 
-class ShownRunLine(WholeLine, kw_only=True):
-    metadata: ShownRun
-
-
-class ShownStepLine(WholeLine, kw_only=True):
-    metadata: ShownStep
-
-
 _DEFINITION, _RUN, _STEP = Decoder(DefinitionLine), Decoder(RunLine), Decoder(StepLine)
-_SHOWN_RUN, _SHOWN_STEP = Decoder(ShownRunLine), Decoder(ShownStepLine)
 _encode = Encoder().encode
 _encode_sorted = Encoder(order="sorted").encode
 
@@ -207,12 +140,6 @@ EVENT_TYPE = slice(0, 120)
 def quick_line(raw: bytes) -> RunLine | StepLine | None:
     """A canonical line about a run or a step."""
     found: RunLine | StepLine | None = _decoded(_STEP if b'"step_state_transition"' in raw[EVENT_TYPE] else _RUN, raw)
-    return found
-
-
-def quick_shown(raw: bytes) -> ShownRunLine | ShownStepLine | None:
-    """A line of a dialect log about a run or a step."""
-    found: ShownRunLine | ShownStepLine | None = _decoded(_SHOWN_STEP if b',"no":' in raw else _SHOWN_RUN, raw)
     return found
 
 
@@ -238,7 +165,7 @@ def text_of(value: Any) -> str:
     return _encode(value).decode()
 
 
-def hashed_text(line: ShownRunLine | ShownStepLine | DefinitionLine) -> bytes:
+def hashed_text(line: DefinitionLine) -> bytes:
     """What the hash of a dialect's line is over: its JSON with sorted keys, without its hash. It drops the hash."""
     line.metadata.hash = None
     return _encode_sorted(line)

@@ -355,6 +355,9 @@ class ShownRun:
         if line.trigger == "planned" and place.phase == "main" and place.owner is None and line.event != "run_created":
             said_so = wrong_field("event", line.event, "run_created", "only that plans it")
             say(Code.CAUSE, f"step {quoted(line.step)}: {said_so}")
+        if line.trigger in ADOPTING and line.step not in {name for name, _ in self._adoption.persons()}:
+            said_so = "it is adopted, but the creation of the run does not name it"
+            say(Code.ADOPTION, f"step {quoted(line.step)}: {said_so}")
         self._check_ground(step, line, place, said, say)
         self._remember(step, ways, told, line, place)
 
@@ -447,6 +450,7 @@ class ShownRun:
                 say(Code.OUTCOME, f"{name}: {quoted(line.trigger)} without metadata.duration_seconds")
         if line.trigger == "claimed" and (line.due_at is None or line.due_at <= line.at):
             say(Code.TIMER, f"{name} is claimed under a lease that does not last")
+        self._check_gate(line, say)
         before = step.last
         if before is None or before.due_at is None or step.fence != (line.fence or 0):
             return
@@ -466,6 +470,20 @@ class ShownRun:
         is_late = line.event in DECIDES and before.seq != line.seq and line.at >= before.due_at
         if is_late and state != "retrying" and not (self._format < 2 and state == "awaiting_event"):
             say(Code.TIMER, f"{name}: {quoted(line.event)} counts at {line.at}, but its deadline was {before.due_at}")
+
+    def _check_gate(self, line: Line, say: Say) -> None:
+        """A gate opens when what it depends on has ended, also where the dialect hides that."""
+        place = self.contract.places[line.no]
+        gate, rule = place.gate, place.rule
+        if line.event != "gate_decided" or gate is None or rule is None or rule.approval is None:
+            return
+        needs = [self._steps.get(self.contract.numbers[edge.step]) for edge in rule.depends_on]
+        if place.owner is not None or not needs or gate.deadline is None or gate.escalate or self._adoption.deadlines:
+            return
+        ended = [step.seen_at for step in needs if step is not None and step.has_ended]
+        if len(ended) == len(needs) and line.at >= max(ended) + gate.deadline:
+            said = f"it is decided at {line.at}, but its deadline was at {max(ended) + gate.deadline}"
+            say(Code.TIMER, f"step {quoted(place.name)}: {said}")
 
     def _check_order(self, place: Place, line: Line, say: Say) -> None:
         """A step begins after those that it depends on, and a hook after the step that it undoes."""
@@ -505,7 +523,7 @@ class ShownRun:
         last = max((step for step in known if step.settled), key=lambda step: step.settled, default=None)
         if line.trigger != "dependency_unmet":
             names = [] if last is None or last.last is None else [str(last.last.step)]
-        if line.of not in (names or [None]):
+        if (line.of not in names) if names else line.of is not None:
             expected = " or ".join(names) or None
             said = wrong_field("of", line.of, expected, "that is the step that leads to it")
             say(Code.DEPENDENCY, f"step {quoted(place.name)}: {said}")
@@ -708,7 +726,7 @@ class ShownRun:
         elif stop == "rules_failed" or self._final:
             return
         is_cancel = line.trigger in ("cancelled", "stopped_cancelled") or stop == "undo_requested"
-        is_cancel = is_cancel and line.error is not None and line.category in (None, *dict(allowed))
+        is_cancel = is_cancel and line.error is not None and line.category in (None, *dict(self._failures))
         is_clean = line.trigger == "rules_passed" and line.category is line.error is None
         if not is_cancel and not is_clean and (line.category, line.error) not in allowed:
             said = f"metadata.category is {quoted(line.category)} and metadata.error is {quoted(line.error)}"

@@ -125,6 +125,15 @@ def misfits(what: str, schema: Any, value: Any) -> None:
         raise InvalidInput(f"{what} does not fit its schema: {'; '.join(wrong)}")
 
 
+def misfits_of_json(what: str, schema: Any, value: bytes) -> None:
+    """The same for the JSON of a value."""
+    try:
+        decoded = msgspec.json.decode(value)
+    except ValueError as problem:
+        raise InvalidInput(f"the output is not JSON: {problem}") from None
+    misfits(what, schema, decoded)
+
+
 def reference_of(schema: Any) -> str | None:
     """The name in `{ref: NAME}`, which stands for a schema of the registry; None for a schema itself.
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import msgspec
 from msgspec import UNSET
 
 from stepkeep.definition.findings import did_you_mean
@@ -33,6 +34,11 @@ def is_declared(definition: Definition) -> bool:
 def is_quick(definition: Definition, size: int) -> bool:
     """Whether an input of so many bytes is checked in far less than a millisecond."""
     return definition.input_schema is UNSET or is_at_hand(definition.input_schema, size)
+
+
+def check_json_input(definition: Definition, given: bytes) -> None:
+    """The same as `check_input`, for the JSON of an input."""
+    check_input(definition, msgspec.json.decode(given))
 
 
 def check_input(definition: Definition, given: Any) -> None:

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Iterable
 from contextlib import AbstractContextManager, suppress
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated, Any, Unpack
+from typing import TYPE_CHECKING, Annotated, Any, TypedDict, Unpack
 
 import msgspec
 from msgspec.structs import replace
@@ -48,6 +48,25 @@ LONGEST_WAIT = 10 * 365 * 86_400
 
 
 OtherInput = Annotated[Any, says("Another input; that of the old run by default.")]
+
+
+class RunOptions(TypedDict, total=False):
+    """What a new run may have besides its input; `start` describes it."""
+
+    idempotency_key: str | None
+    business_key: str | None
+    correlation_id: str | None
+    priority: int | None
+    start_now: bool
+    labels: dict[str, str] | None
+    by: str | None
+
+
+class StartOptions(RunOptions, total=False):
+    """And when it starts."""
+
+    at: datetime | None
+    delay: Duration | None
 
 
 @group("", "Runs")
@@ -137,30 +156,22 @@ class AsyncStarting(AsyncDefinitions, AsyncReading):
         workflow: Runnable,
         plan: Plan,
         given: Any,
-        *,
-        idempotency_key: str | None = None,
-        business_key: str | None = None,
-        correlation_id: str | None = None,
-        priority: int | None = None,
-        start_now: bool = True,
-        labels: dict[str, str] | None = None,
-        by: str | None = None,
-        at: datetime | None = None,
-        delay: Duration | None = None,
         webhook_url: str | None = None,
         webhook_secret: str | None = None,
+        **options: Unpack[StartOptions],
     ) -> StartRequest:
+        labels, at, delay = options.get("labels"), options.get("at"), options.get("delay")
         request = StartRequest(
             plan=plan,
             names_version=names_version(workflow),
-            caller=self._caller(by),
+            caller=self._caller(options.get("by")),
             input=encode_payload({} if given is None else given),
-            idempotency_key=optional_key("the idempotency key", idempotency_key),
+            idempotency_key=optional_key("the idempotency key", options.get("idempotency_key")),
             scope=self._scope(),
-            business_key=optional_key("the business key", business_key),
-            correlation_id=optional_key("the correlation id", correlation_id),
-            priority=priority,
-            start_now=arguments.flag("start: start_now", start_now),
+            business_key=optional_key("the business key", options.get("business_key")),
+            correlation_id=optional_key("the correlation id", options.get("correlation_id")),
+            priority=options.get("priority"),
+            start_now=arguments.flag("start: start_now", options.get("start_now", True)),
             labels=None if labels is None else encode_labels(labels),
             start_at=moment("start: at", at),
             start_delay=None if delay is None else microseconds(delay, what="start: delay", bounds=START_DELAY),

@@ -16,6 +16,8 @@ from contextvars import ContextVar, copy_context
 from typing import ParamSpec, TypeVar
 from weakref import WeakValueDictionary
 
+from stepkeep.operations.in_child import SMALL_BYTES, in_child
+
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -23,6 +25,7 @@ _threads = ThreadPoolExecutor(4, "stepkeep-aside")
 _turns: WeakValueDictionary[tuple[int, str], asyncio.Lock] = WeakValueDictionary()
 """By event loop and tenant."""
 _rests: Callable[[str], float] = lambda tenant: 0.0  # noqa: E731 - the default of `rest_between`
+_has_children = False
 
 RESTING: ContextVar[Callable[[], AbstractAsyncContextManager[None]]] = ContextVar("resting", default=nullcontext)
 """Surrounds a wait for such work or for a group commit: a request of the service gives up its turn meanwhile."""
@@ -42,6 +45,19 @@ async def aside(tenant: str, work: Callable[P, T], *args: P.args, **kwargs: P.kw
                 loop.call_later(rest, turn.release)
             else:
                 turn.release()
+
+
+async def aside_large(tenant: str, size: int, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """As `aside`. In a service, work on many bytes is done by a child process."""
+    if _has_children and size > SMALL_BYTES:
+        return await aside(tenant, lambda: in_child(work, *args, **kwargs))
+    return await aside(tenant, work, *args, **kwargs)
+
+
+def use_children(has_children: bool = True) -> None:
+    """From now on, this process is a service."""
+    global _has_children
+    _has_children = has_children
 
 
 def rest_between(times: Callable[[str], float]) -> None:

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 from uuid_utils import uuid7
 
-from stepkeep.definition.json_schema import misfits
+from stepkeep.definition.json_schema import misfits_of_json
 from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.decision import Accepted
 from stepkeep.kernel.errors import Conflict, InvalidInput
@@ -32,7 +32,7 @@ from stepkeep.kernel.plan import Plan, PlannedStep
 from stepkeep.kernel.states import Phase, RunState
 from stepkeep.operations import validate
 from stepkeep.operations.answers import Answer, says
-from stepkeep.operations.aside import aside
+from stepkeep.operations.aside import aside_large
 from stepkeep.operations.instants import dated
 from stepkeep.operations.plans import plan_of
 from stepkeep.operations.run_answers import Ballot, Counted, Needs
@@ -326,11 +326,7 @@ async def _check_output(tenant: str, planned: PlannedStep, output: bytes | None)
         return
     if output is None:
         raise InvalidInput(f"step {planned.name} has an output schema: complete it with an output that matches it.")
-    try:
-        value = msgspec.json.decode(output)
-    except ValueError as problem:
-        raise InvalidInput(f"the output is not JSON: {problem}") from None
-    await aside(tenant, misfits, f"the output of {planned.name}", schema, value)
+    await aside_large(tenant, len(output), misfits_of_json, f"the output of {planned.name}", schema, output)
 
 
 async def step_number(transactor: Transactor, tenant: str, run_id: str, step: str) -> int:

@@ -16,7 +16,7 @@ import msgspec
 from uuid_utils import uuid7
 
 from stepkeep.definition.bounds import MAX_PRIORITY
-from stepkeep.definition.run_input import check_input, is_declared, is_quick
+from stepkeep.definition.run_input import check_json_input, is_declared, is_quick
 from stepkeep.kernel.adoption import Continuation, GoingOn
 from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.child_runs import CONTINUE
@@ -44,7 +44,7 @@ from stepkeep.kernel.tables import RUN, RunTrigger
 from stepkeep.operations import validate
 from stepkeep.operations.adopting import Continuations, adopted_runs, adoption_rows, continued_runs
 from stepkeep.operations.answers import Answer
-from stepkeep.operations.aside import aside
+from stepkeep.operations.aside import aside_large
 from stepkeep.operations.batch import DecisionBatch, notices_of
 from stepkeep.operations.declared_hooks import hook_cursors
 from stepkeep.operations.fingerprints import FORMAT, difference, fingerprint
@@ -361,9 +361,10 @@ class Starter:
         definition = request.plan.definition
         if is_declared(definition):
             if is_quick(definition, len(request.input)):
-                _check_declared(request)
+                check_json_input(definition, request.input)
             else:
-                await aside(request.caller.tenant, _check_declared, request)
+                declared = msgspec.structs.replace(definition, steps=())
+                await aside_large(request.caller.tenant, len(request.input), check_json_input, declared, request.input)
         undoes = request.continuation is not None and request.continuation.how is GoingOn.ROLLBACK
         if not undoes and request.operation != CONTINUE:
             # What a withdrawn version did can still be undone, and its runs go on.
@@ -462,10 +463,6 @@ class Starter:
         if known is None or known[0] is not plan:
             known = self._templates[plan.definition_id, start] = (plan, start_template(plan, start=start))
         return known[1]
-
-
-def _check_declared(request: StartRequest) -> None:
-    check_input(request.plan.definition, msgspec.json.decode(request.input))
 
 
 def input_bytes(request: StartRequest) -> int:

@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from stepkeep.cli.arguments import As, By, Text, Texts, arg, opt, run_filter
-from stepkeep.cli.asking import ask, find_run, of_run, open_engine, tell
+from stepkeep.cli.arguments import (
+    As,
+    By,
+    OfBusinessKey,
+    OfCorrelationId,
+    OfWorkflow,
+    Text,
+    Texts,
+    arg,
+    opt,
+    run_filter,
+)
+from stepkeep.cli.asking import find_run, of_run, open_engine, table, tell, told
 from stepkeep.cli.command import program
-from stepkeep.cli.printer import answer, console, say
+from stepkeep.cli.printer import console
 from stepkeep.cli.settings import Settings
-from stepkeep.cli.status import FAILED, SUCCEEDED
 from stepkeep.kernel.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -32,9 +42,9 @@ def runs(
     settings: Settings,
     text: Annotated[Text, arg("TEXT", "Only runs that have this anywhere.")] = None,
     state: Annotated[Texts, opt("--state", "STATE", "Only runs in this state; may be repeated.")] = None,
-    workflow: Annotated[Text, opt("--workflow", "NAME", "Only runs of this one.")] = None,
-    business_key: Annotated[Text, opt("--business-key", "KEY", "Only runs with this business key.")] = None,
-    correlation_id: Annotated[Text, opt("--correlation-id", "ID", "Only runs with this correlation id.")] = None,
+    workflow: OfWorkflow = None,
+    business_key: OfBusinessKey = None,
+    correlation_id: OfCorrelationId = None,
     label: Annotated[Texts, opt("--label", "NAME=TEXT", "Only runs with this label; may be repeated.")] = None,
     since: Annotated[Text, opt("--since", "TIME", "Created since: 2026-11-03T10:15Z, or 2h ago.")] = None,
     until: Annotated[Text, opt("--until", "TIME", "Created until then.")] = None,
@@ -49,32 +59,29 @@ def runs(
     if as_ is not None:
         return _in_words(settings, filters, limit, before, as_)
     found = asyncio.run(_list(settings, filters, limit, before, every))
-    unreadable = found.unreadable or []
-    if settings.json:
-        answer(found)
-        return FAILED if unreadable else SUCCEEDED
-    if not found.runs and not unreadable and found.looked_at:
-        say("no such run was found so far")
-    elif not found.runs:
-        say(_none(settings, any(filters.values()) or before, unreadable))
-    else:
-        from stepkeep.cli.render.tables import runs_table
+    unreadable, again = found.unreadable or [], _again(locals())
 
-        screen = console()
-        screen.print(runs_table(found.runs, screen.width))
-        more = "" if found.is_complete else "at least "
-        say(f"{more}{found.total:,} {'in all' if before is None else 'from there on'}")
-        if len(found.runs) == limit:
-            say(f"older ones: {settings.command('runs', *_again(locals()), '--before', found.runs[-1].id)}")
-    if found.looked_at:
-        say(_looked_at(found.looked_at))
-        say(f"look further: {settings.command('runs', *_again(locals()), '--all')}")
-    for run in found.runs:
-        if run.quarantined:
-            say(told(run.quarantined))
-    for damaged in unreadable:
-        say(damaged.message)
-    return FAILED if unreadable else SUCCEEDED
+    def words() -> Iterator[str]:
+        if not found.runs and not unreadable and found.looked_at:
+            yield "no such run was found so far"
+        elif not found.runs:
+            yield _none(settings, any(filters.values()) or before, unreadable)
+        else:
+            from stepkeep.cli.render.tables import runs_table
+
+            screen = console()
+            screen.print(runs_table(found.runs, screen.width))
+            more = "" if found.is_complete else "at least "
+            yield f"{more}{found.total:,} {'in all' if before is None else 'from there on'}"
+            if len(found.runs) == limit:
+                yield f"older ones: {settings.command('runs', *again, '--before', found.runs[-1].id)}"
+        if found.looked_at:
+            yield _looked_at(found.looked_at)
+            yield f"look further: {settings.command('runs', *again, '--all')}"
+        yield from (set_aside(run.quarantined) for run in found.runs if run.quarantined)
+        yield from (damaged.message for damaged in unreadable)
+
+    return told(settings, found, words(), failed=unreadable)
 
 
 def _in_words(settings: Settings, filters: dict[str, Any], limit: int, before: str | None, as_: str) -> int:
@@ -84,20 +91,14 @@ def _in_words(settings: Settings, filters: dict[str, Any], limit: int, before: s
         last = None if before is None else await find_run(engine, before)
         return await engine.runs(**_known(filters), limit=limit, before=last, as_=as_)
 
-    found = ask(settings, read)
-    unreadable = found.get("unreadable", [])
-    if settings.json:
-        answer(found)
-        return FAILED if unreadable else SUCCEEDED
-    if found["runs"]:
-        from stepkeep.cli.render.tables import plain_table
+    def words(found: dict[str, Any]) -> Iterator[str]:
+        if found["runs"]:
+            table(found["runs"], "")
+        else:
+            yield _none(settings, any(filters.values()) or before, found.get("unreadable", []))
+        yield from (run["message"] for run in found.get("unreadable", []))
 
-        console().print(plain_table(found["runs"]))
-    else:
-        say(_none(settings, any(filters.values()) or before, unreadable))
-    for run in unreadable:
-        say(run["message"])
-    return FAILED if unreadable else SUCCEEDED
+    return tell(settings, read, words, fails=lambda found: found.get("unreadable"))
 
 
 def _none(settings: Settings, filtered: object, unreadable: Sequence[object]) -> str:
@@ -187,7 +188,7 @@ def quarantine(
         return tell(
             settings,
             lambda engine: engine.quarantined(history=history),
-            lambda found: [told(one) for one in found.quarantined] or nothing,
+            lambda found: [set_aside(one) for one in found.quarantined] or nothing,
         )
     if reason is None:
         raise InvalidInput("Say why: --reason TEXT.")
@@ -207,7 +208,7 @@ def quarantine(
     )
 
 
-def told(one: QuarantineView | Mapping[str, Any]) -> str:
+def set_aside(one: QuarantineView | Mapping[str, Any]) -> str:
     """One line about a quarantine."""
     line = f"run {one['run']} quarantined by {one['by']} at {one['at']}: {one['reason']}"
     if one["released_at"] is None:

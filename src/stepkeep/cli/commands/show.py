@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 from msgspec.structs import replace
 
 from stepkeep.cli.arguments import As, RunId, Text, arg, finite, moment_of, opt
-from stepkeep.cli.asking import ask, find_run, of_run, open_engine, tell
+from stepkeep.cli.asking import ask, find_run, of_run, open_engine, tell, told
 from stepkeep.cli.command import Asked, program
-from stepkeep.cli.commands.runs import told
-from stepkeep.cli.printer import answer, console, page, say, warn
+from stepkeep.cli.commands.runs import set_aside
+from stepkeep.cli.printer import answer, console, say, warn
 from stepkeep.cli.render.outline import outline
 from stepkeep.cli.settings import Settings
-from stepkeep.cli.status import FAILED, SUCCEEDED, UNFINISHED, status_of_run
+from stepkeep.cli.status import SUCCEEDED, UNFINISHED, status_of_run
 from stepkeep.kernel.errors import InvalidInput, NotFound, StoreUnavailable
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def show(
     else:
         print_report(view, settings)
         if view["run"].get("quarantined"):
-            say(told(view["run"]["quarantined"]))
+            say(set_aside(view["run"]["quarantined"]))
         if why is not None:
             say(f"why: {sentence(why)}")
     return status_of_run(view["run"]["state"]) if follow else SUCCEEDED
@@ -154,12 +154,8 @@ def explain(
             raise
         explained = view(unreachable(what, str(problem)))
     explained = with_commands(explained, settings)
-    if settings.json:
-        answer({"explanation": explained})
-    else:
-        for line in lines(explained):
-            say(line)
-    return FAILED if any(cause.code in FAULTS for cause in explained.causes) else SUCCEEDED
+    faults = [cause for cause in explained.causes if cause.code in FAULTS]
+    return told(settings, {"explanation": explained}, lines(explained), failed=faults)
 
 
 async def _resolve(engine: AsyncEngine, what: str) -> str:
@@ -201,11 +197,8 @@ def certify(settings: Settings, run: RunId) -> int:
     The page names the journal's head and speaks for that. Exit status 1 when anything was found.
     """
     certificate = ask(settings, of_run(run, lambda engine, found: engine.certify(found)))
-    if settings.json:
-        answer(certificate.as_json())
-    else:
-        page(certificate.page().rstrip())
-    return SUCCEEDED if certificate.ok else FAILED
+    lines = certificate.page().rstrip().split("\n")
+    return told(settings, certificate.as_json(), lines, failed=not certificate.ok)
 
 
 @program.operation(

@@ -126,6 +126,14 @@ def _running_by_a_claim(timeline: LinearTimeline, change: Change, say: Say) -> N
             say(f"step {change.step} is claimed under fence {said['fence']} a second time")
 
 
+def _timed_out_at_its_deadline(timeline: LinearTimeline, change: Change, say: Say) -> None:
+    late_enough(timeline, change, say)
+    if change.enters("RUNNING") and timeline.steps.get(change.step) == "WAITING":
+        deadline, at = timeline.last[change.step].get("due_at"), change.facts["at"]
+        if deadline is None or at < deadline:
+            say(f"step {change.step} is claimed at {at} while it waits, and its deadline_at is {deadline}")
+
+
 def _only_the_holder_writes(timeline: LinearTimeline, change: Change, say: Say) -> None:
     if change.step and timeline.steps.get(change.step) == "RUNNING" and change.target != "RUNNING":
         held, written = timeline.fences[change.step], change.facts["fence"]
@@ -175,7 +183,7 @@ INVARIANTS = invariants(
         ("current_step_seq moves by one", COMPLETED, _pointer_moves_by_one),
         ("RUNNING is reached by a claim alone", CLAIM, _running_by_a_claim),
         ("a lease is recovered when it has expired", RECOVERY, reclaimed_after_its_lease),
-        ("a wait times out at its deadline", TIMEOUT, late_enough),
+        ("a wait times out at its deadline", TIMEOUT, _timed_out_at_its_deadline),
         ("what comes after the deadline does not count", TIMEOUT, decided_in_time),
         ("only the holder of the lease writes", GUARD, _only_the_holder_writes),
         ("COMPLETED means that all steps are DONE", COMPLETED, _completed_means_all_done),
