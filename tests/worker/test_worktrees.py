@@ -72,8 +72,8 @@ def test_an_action_that_is_repeated_changes_nothing_more(tmp_path: Path, name: s
 
 PLAY = """
 import asyncio, msgspec, sys
-from stepkeep.worker.worktrees.actions import ACTIONS, Place
-asyncio.run(ACTIONS[sys.argv[1]](msgspec.json.decode(sys.argv[2], type=Place), None))
+from stepkeep.worker.worktrees.actions import ACTIONS, Worktree
+asyncio.run(ACTIONS[sys.argv[1]](msgspec.json.decode(sys.argv[2], type=Worktree), None))
 """
 
 CALLS = {"create": 11, "plan": 13, "merge": 15, "cleanup": 10}

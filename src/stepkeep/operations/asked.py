@@ -61,9 +61,9 @@ def in_words(asked: StepPeople | None, act: str) -> str:
     """Sentences about the people who may act, and about those who may not.
 
     >>> barred = Barred(person="ann", rule="maker_checker", reason="ann asked for the run")
-    >>> in_words(Asked(of="role finance", may=("bea", "cyd"), may_not=(barred,)), "decide it")
+    >>> in_words(StepPeople(of="role finance", may=("bea", "cyd"), may_not=(barred,)), "decide it")
     ' bea and cyd may decide it. ann may not: ann asked for the run.'
-    >>> in_words(Asked(may_not=(barred,)), "complete it")
+    >>> in_words(StepPeople(may_not=(barred,)), "complete it")
     ' Anyone else than ann may complete it. ann may not: ann asked for the run.'
     """
     if asked is None or not (asked.of or asked.may or asked.may_not):
