@@ -29,7 +29,7 @@ class People(Answer, kw_only=True):
     more: int
 
 
-class Asked(msgspec.Struct, frozen=True, kw_only=True):
+class StepPeople(msgspec.Struct, frozen=True, kw_only=True):
     """The people of a waiting step. `of` says in words which people it takes, and is empty if it takes anyone.
 
     `needs` is the number of decisions that are missing. `may` and `may_not` have the people that are known: those with
@@ -57,7 +57,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
         return bool(self.of) and not self.may and not self.more
 
 
-def in_words(asked: Asked | None, act: str) -> str:
+def in_words(asked: StepPeople | None, act: str) -> str:
     """Sentences about the people who may act, and about those who may not.
 
     >>> barred = Barred(person="ann", rule="maker_checker", reason="ann asked for the run")
