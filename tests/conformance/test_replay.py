@@ -15,7 +15,7 @@ import pytest
 from msgspec.structs import replace
 from tests.conformance.logs import cancel, failure, log_of, rollback, success, unfinished
 from tests.conformance.plants import PLANTS
-from tests.conformance.tellings import Line, dialects, encoded, resealed, stories, told, walks
+from tests.conformance.tellings import Line, dialects, encoded, resealed, resealed_whole, stories, told, walks, whole
 from tests.conformance.toy.machine import JUDGED as TOY
 from tests.kernel.driver import World, sequence, work
 from tests.suites import in_proof
@@ -278,3 +278,19 @@ def test_the_script_that_seed_004_names_takes_canonical_dialect_and_plain_logs(t
     assert "LOG:1: illegal: task 'task-ulid-001' goes from 'running' to 'completed'" in out
     assert validate([], tmp_path)[0] == 1
     assert validate(lines, tmp_path, "--as", "nonsense")[0] == 2
+
+
+def test_the_script_compares_a_dialect_log_with_its_canonical_log(tmp_path: Path) -> None:
+    """What a dialect hides is found beside the journal: here, who asked for the run."""
+    world, journal = success(), tmp_path / "journal.jsonl"
+    journal.write_bytes(b"".join(line + b"\n" for line in log_of(world)))
+    lines = whole(world, judged_by_name("ioa"))
+    assert validate(encoded(lines), tmp_path, "--journal", str(journal))[0] == 0
+    for line in lines:
+        if line["metadata"].get("event") in ("run_created", "run_started"):
+            line["metadata"]["actor"] = "somebody else"
+    forged = encoded(resealed_whole(lines, canonical=False))
+    assert validate(forged, tmp_path)[0] == 0
+    status, out = validate(forged, tmp_path, "--journal", str(journal))
+    assert status == 1
+    assert "metadata.actor is 'somebody else', but the journal says 'ann'" in out

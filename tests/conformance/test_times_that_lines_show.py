@@ -136,7 +136,6 @@ LIES: dict[str, tuple[Callable[[], World], Callable[[list[Line]], None], dict[st
         {
             "run": "a step is reclaimed when it is stale",
             "linear": "a lease is recovered when it has expired",
-            "workstream": "lease-ordering",
         },
     ),
     "a timeout before the deadline": (out_of_time, moved(EARLY, "WAITING_TIMEOUT"), {"linear": "a wait times out"}),

@@ -28,7 +28,7 @@ from stepkeep.kernel.errors import Conflict
 from stepkeep.kernel.outcomes import Completed, Failed
 from stepkeep.kernel.rows import Child
 from stepkeep.kernel.states import Category, OnFailure, Rollback, RunState, StepState
-from stepkeep.operations.going_on import Wanted, go_on, preview
+from stepkeep.operations.going_on import ContinuationOptions, go_on, preview
 from stepkeep.operations.start import Starter
 from tests.operations.test_children import PROCESS, call, certified, children, finish, flow, look_after
 from tests.suites import in_proof
@@ -245,7 +245,7 @@ async def test_a_retry_rolls_back_the_child_of_the_earlier_run_once(database_url
         run = await rolled_back(bench, LEAF, plain)
         assert await ended(bench, run) == (RunState.FAILED, Rollback.NONE)
         first = (await links(bench, run))["first"].child_id
-        wanted = Wanted(how=GoingOn.RETRY)
+        wanted = ContinuationOptions(how=GoingOn.RETRY)
         again = await go_on(bench.transactor, Starter(bench.transactor), run, wanted, caller=Caller(TENANT, "eva"))
         await bench.cancel(again.run_id, compensate=True)
         await finish(bench)
@@ -269,7 +269,7 @@ async def test_nobody_goes_on_with_a_run_that_only_rolled_another_back(database_
         top = parent(sub(), task("last", 1, ["sub"], on_failure=OnFailure.COMPENSATE), hook_failure=HookFailure.STOP)
         run = await rolled_back(bench, LEAF, top)
         back = (await links(bench, run))["back"].child_id
-        wanted = Wanted(how=how, start=None if how is GoingOn.RETRY else "first")
+        wanted = ContinuationOptions(how=how, start=None if how is GoingOn.RETRY else "first")
         with pytest.raises(Conflict, match="nothing of it can be repeated"):
             await go_on(bench.transactor, Starter(bench.transactor), back, wanted, caller=Caller(TENANT, "eva"))
 

@@ -330,7 +330,7 @@ async def test_what_is_below_an_adopted_step_is_kept_while_the_adopting_run_live
 
     async with on(database_url) as bench:
         from stepkeep.kernel.adoption import GoingOn
-        from stepkeep.operations.going_on import Wanted, go_on
+        from stepkeep.operations.going_on import ContinuationOptions, go_on
         from stepkeep.operations.start import Starter
         from stepkeep.store.records import FinishedFilter
 
@@ -347,7 +347,7 @@ async def test_what_is_below_an_adopted_step_is_kept_while_the_adopting_run_live
         everything = FinishedFilter(tenant=TENANT, limit=10)
         three = [run, middle.child_id, leaf.child_id]
         assert sorted(await bench.store.find_finished(everything)) == sorted(three)
-        wanted = Wanted(how=GoingOn.RETRY)
+        wanted = ContinuationOptions(how=GoingOn.RETRY)
         started = await go_on(bench.transactor, Starter(bench.transactor), run, wanted, caller=Caller(TENANT, "ann"))
         assert await bench.store.find_finished(everything) in ([], [run]), "the run itself is kept when it is deleted"
         assert await bench.store.find_finished(replace(everything, workflow="leaf")) == []

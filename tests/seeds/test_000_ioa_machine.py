@@ -167,6 +167,29 @@ VIOLATIONS = {
     "completed-means-finished": [*FAILED, flow("executing", "completed")],
     "failed-has-a-reason": [*BEGUN, *RAN, task("b", "running", "completed"), flow("executing", "failed")],
     "blocked-on-a-step": [*BEGUN, flow("executing", "blocked")],
+    "blocked-by-an-open-gate": [
+        *BEGUN,
+        born("g"),
+        task("g", "pending", "running", because="gate_opened"),
+        task("a", "pending", "running", because="claimed"),
+    ],
+    "attempts-are-bounded": [
+        *BEGUN,
+        task("c", None, "pending", depends_on=[], max_attempts=2),
+        task("c", "pending", "running", attempt=3),
+    ],
+    "decided-in-time": [
+        *BEGUN,
+        born("g"),
+        task("g", "pending", "running", because="gate_opened", seq=2, at=1, due_at=9),
+        task("g", "running", "completed", because="approved", event="gate_decided", seq=3, at=9),
+    ],
+    "blocked-until-its-timeout": [
+        *BEGUN,
+        born("w"),
+        task("w", "pending", "running", because="wait_opened", seq=2, at=1, due_at=9),
+        task("w", "running", "failed", because="deadline_passed", seq=3, at=8),
+    ],
     "only-completed-is-undone": [
         *BEGUN,
         task("a", "pending", "cancelled"),

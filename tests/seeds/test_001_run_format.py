@@ -296,6 +296,16 @@ def approved_by_the_clock(forgery: Forgery) -> None:
     forgery.the("APPROVAL", "SUCCEEDED")["metadata"]["event"] = "time_came"
 
 
+def approved_after_its_deadline(forgery: Forgery) -> None:
+    forgery.the("APPROVAL", "WAITING_APPROVAL")["metadata"]["due_at"] = forgery.the("APPROVAL", "SUCCEEDED")[
+        "metadata"
+    ]["at"]
+
+
+def reclaimed_too_early(forgery: Forgery) -> None:
+    forgery.lines[[*forgery.of("LLM", "RUNNING")][1]]["metadata"]["ground"] = "reclaimed"
+
+
 def claimed_by_a_worker(forgery: Forgery) -> None:
     forgery.the("APPROVAL", "WAITING_APPROVAL")["metadata"]["worker"] = "w-1"
 
@@ -341,6 +351,8 @@ def left_running(forgery: Forgery) -> None:
     [
         ("passed", approved_too_early, "approval only from WAITING_APPROVAL"),
         ("passed", approved_by_the_clock, "approval is a person's"),
+        ("passed", approved_after_its_deadline, "an approval is in time"),
+        ("failed", reclaimed_too_early, "a step is reclaimed when it is stale"),
         ("passed", claimed_by_a_worker, "no worker executes a gate"),
         ("passed", created_backwards, "steps are created in position order"),
         ("passed", overtaken, "a step begins when all earlier ones SUCCEEDED"),

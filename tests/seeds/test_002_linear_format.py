@@ -298,6 +298,20 @@ def claimed_under_an_old_fence(forgery: Forgery) -> None:
     forgery.lines[second]["metadata"]["fence"] = 1
 
 
+def recovered_too_early(forgery: Forgery) -> None:
+    forgery.lines[[*forgery.of("VALIDATE", "READY")][2]]["metadata"]["because"] = "lease_lost"
+
+
+def timed_out_too_early(forgery: Forgery) -> None:
+    forgery.lines.pop([*forgery.of("VALIDATE", "READY")][1])
+
+
+def heard_too_late(forgery: Forgery) -> None:
+    said = forgery.lines[[*forgery.of("VALIDATE", "READY")][1]]["metadata"]
+    forgery.the("VALIDATE", "WAITING")["metadata"]["due_at"] = said["at"]
+    said["event"] = "completion_signalled"
+
+
 def written_by_another(forgery: Forgery) -> None:
     forgery.the("PAY", "DONE")["metadata"]["fence"] = 9
 
@@ -335,6 +349,9 @@ def moving_on_after_the_end(forgery: Forgery) -> None:
         ("completed", jumping, "current_step_seq moves by one"),
         ("completed", run_without_a_claim, "RUNNING is reached by a claim alone"),
         ("completed", claimed_under_an_old_fence, "RUNNING is reached by a claim alone"),
+        ("completed", recovered_too_early, "a lease is recovered when it has expired"),
+        ("completed", timed_out_too_early, "a wait times out at its deadline"),
+        ("completed", heard_too_late, "what comes after the deadline does not count"),
         ("completed", written_by_another, "only the holder of the lease writes"),
         ("completed", completed_too_early, "COMPLETED means that all steps are DONE"),
         ("completed", retried_once_too_often, "retries respect max_attempts"),

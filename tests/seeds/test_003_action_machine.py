@@ -216,11 +216,28 @@ def _no_attempt(lines: Lines) -> None:
     del lines[at(lines, "d", "Failed")]["metadata"]["attempt"]
 
 
+def _start_before_the_run(lines: Lines) -> None:
+    lines.insert(at(lines, None, "Running"), lines.pop(at(lines, "a", "Running")))
+
+
+def _a_late_signal(lines: Lines) -> None:
+    lines[at(lines, "b", WAITING)]["metadata"]["due_at"] = lines[at(lines, "b", "Succeeded")]["metadata"]["at"]
+
+
+def _an_early_deadline(lines: Lines) -> None:
+    said = lines[at(lines, "b", "Succeeded")]["metadata"]
+    lines[at(lines, "b", WAITING)]["metadata"]["due_at"] = said["at"] + 1
+    said |= {"event": "time_came", "because": "deadline_passed"}
+
+
 LIES: list[tuple[str, Callable[[Lines], None]]] = [
     ("predecessors first", _start_before_a_predecessor),
     ("predecessors first", _start_after_a_cancelled_predecessor),
     ("deterministic dispatch", _later_order_first),
     ("fail-fast", _start_after_a_failure),
+    ("a run starts first", _start_before_the_run),
+    ("signals in time", _a_late_signal),
+    ("waits until their end", _an_early_deadline),
     ("manual completion", _wait_of_an_automatic_action),
     ("manual completion", _manual_success_without_its_wait),
     ("manual signal", _success_without_a_signal),

@@ -27,7 +27,7 @@ from stepkeep.kernel.triggers import Ending, Overlap, Schedule, TriggerKind, Tri
 from stepkeep.operations import jobs, people, policies, sinks, views, workers
 from stepkeep.operations.children import ChildSweep
 from stepkeep.operations.expire import sweep
-from stepkeep.operations.going_on import Wanted, go_on
+from stepkeep.operations.going_on import ContinuationOptions, go_on
 from stepkeep.operations.jobs import JobSweep
 from stepkeep.operations.live_policies import LivePolicies
 from stepkeep.operations.log import export_run, export_worker
@@ -425,7 +425,7 @@ async def _continuation(bench: Bench) -> None:
     for _ in range(3):
         [claim] = await bench.claim(1)
         await bench.report(claim, Failed(category=Category.AUTH, error="no"))
-        wanted = Wanted(how=GoingOn.RETRY)
+        wanted = ContinuationOptions(how=GoingOn.RETRY)
         started = await go_on(bench.transactor, bench.starter, run, wanted, caller=Caller(TENANT, ACTOR))
         run = started.run_id
     await people.cancel(bench.transactor, run, caller=Caller(TENANT, ACTOR))

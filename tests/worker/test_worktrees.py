@@ -24,29 +24,29 @@ from stepkeep.kernel.states import Category
 from stepkeep.worker.executors.command import CommandPolicy
 from stepkeep.worker.executors.worktree import may_use_git
 from stepkeep.worker.identity import identity_of
-from stepkeep.worker.worktrees.actions import ACTIONS, Place, place_of
+from stepkeep.worker.worktrees.actions import ACTIONS, Worktree, place_of
 from stepkeep.worker.worktrees.git import GitProblemError, locked
 
 RUN = "01a1e12c-57d6-75bf-abba-e99e88c4e41f"
 ROOT = Path(__file__).parents[2]
 
 
-def place_in(repository: Path, **fields: Any) -> Place:
+def place_in(repository: Path, **fields: Any) -> Worktree:
     given = {"repository": str(repository), "base": "main", "branch": "work/{run_id}", "worktrees": None}
     return place_of({**given, "workstream": "ws", **fields}, RUN)
 
 
-def act(name: str, place: Place) -> dict[str, Any]:
+def act(name: str, place: Worktree) -> dict[str, Any]:
     return asyncio.run(ACTIONS[name](place, None))  # type: ignore[arg-type]
 
 
-def refused(name: str, place: Place) -> GitProblemError:
+def refused(name: str, place: Worktree) -> GitProblemError:
     with pytest.raises(GitProblemError) as problem:
         act(name, place)
     return problem.value
 
 
-def prepared(tmp_path: Path, name: str, *, bare: bool = True) -> Place:
+def prepared(tmp_path: Path, name: str, *, bare: bool = True) -> Worktree:
     """A run that is about to take this action."""
     place = place_in(make_repository(tmp_path / "repository", bare=bare))
     if name == "create":
@@ -72,8 +72,8 @@ def test_an_action_that_is_repeated_changes_nothing_more(tmp_path: Path, name: s
 
 PLAY = """
 import asyncio, msgspec, sys
-from stepkeep.worker.worktrees.actions import ACTIONS, Place
-asyncio.run(ACTIONS[sys.argv[1]](msgspec.json.decode(sys.argv[2], type=Place), None))
+from stepkeep.worker.worktrees.actions import ACTIONS, Worktree
+asyncio.run(ACTIONS[sys.argv[1]](msgspec.json.decode(sys.argv[2], type=Worktree), None))
 """
 
 CALLS = {"create": 11, "plan": 13, "merge": 15, "cleanup": 10}

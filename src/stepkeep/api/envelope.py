@@ -17,7 +17,7 @@ from stepkeep.api.problems import problem_of
 from stepkeep.api.service import Service
 from stepkeep.edges.safe_text import inert_line
 from stepkeep.operations.aside import RESTING
-from stepkeep.operations.audit import REQUEST, Asked
+from stepkeep.operations.audit import REQUEST, AuditedRequest
 
 log = logging.getLogger("stepkeep.api")
 
@@ -54,7 +54,7 @@ class Envelope:
         told_id = scope.setdefault("state", {})["request_id"] = request_id.decode()
         client = scope.get("client")
         address = client[0] if client else None
-        asked, resting = REQUEST.set(Asked(told_id, address)), None
+        asked, resting = REQUEST.set(AuditedRequest(told_id, address)), None
         began, status, is_stream = time.monotonic(), 0, False
         measures = self._service.measures
         measures.in_flight += 1

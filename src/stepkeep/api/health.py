@@ -26,7 +26,7 @@ from stepkeep.api.routing import service_of
 from stepkeep.api.service import Service
 from stepkeep.engine.groups import ActingEngine
 from stepkeep.kernel.errors import NotAllowed, PermissionDenied, StepkeepError, StoreUnavailable
-from stepkeep.metrics.port import Port, Told, open_port
+from stepkeep.metrics.port import HealthAnswer, Port, open_port
 from stepkeep.operations.answers import Answer
 from stepkeep.store.migrations import require_migrated
 
@@ -60,16 +60,16 @@ async def open_metrics_port(listener: socket.socket | None, service: Service) ->
         yield
         return
 
-    async def healthy() -> Told:
-        return Told(True, {"status": "ok"})
+    async def healthy() -> HealthAnswer:
+        return HealthAnswer(True, {"status": "ok"})
 
-    async def ready() -> Told:
+    async def ready() -> HealthAnswer:
         try:
             await check_ready(service)
         except (ApiError, StepkeepError) as problem:
             kind = problem.kind if isinstance(problem, ApiError) else kind_of(problem)
-            return Told(False, {"status": "not ready", "code": kind.code})
-        return Told(True, {"status": "ready"})
+            return HealthAnswer(False, {"status": "not ready", "code": kind.code})
+        return HealthAnswer(True, {"status": "ready"})
 
     async with open_port(listener, Port(service.metrics, healthy, ready), service.metrics):
         yield

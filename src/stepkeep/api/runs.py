@@ -248,7 +248,7 @@ async def get_journal(
     follower = JournalFollower(engine.transactor, run_id, tenant=engine.tenant, dialect=as_)
     await follower.begin(after)
     found = await follower.read(limit)
-    entries = found if raw else [{name: one[name] for name in one if name != "body"} for one in found]
+    entries = found if raw else [{name: value for name, value in one.items() if name != "body"} for one in found]
     more = len(found) == limit
     return {"run_id": run_id, "entries": entries, "next": str(follower.seq) if more else None}
 

@@ -7,8 +7,7 @@ the protocol.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from typing import Any
+from collections.abc import AsyncIterator, Mapping
 
 import msgspec
 from starlette.requests import Request
@@ -138,5 +137,5 @@ async def listen_for_work(request: Request, engine: ActingEngine, worker_id: Wor
     return event_stream(request, notices())
 
 
-def _notice(told: dict[str, Any]) -> bytes:
+def _notice(told: Mapping[str, object]) -> bytes:
     return b"event: notice\ndata: %s\n\n" % msgspec.json.encode(told)

@@ -95,7 +95,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         prepare_help()
     try:
         words = given if VARIABLE not in os.environ else _completed()
-        tree = _command_tree(*[one for one in words if not one.startswith("-")][:2])
+        tree = _command_tree(*_named([one for one in words if not one.startswith("-")]))
         ended = tree(given, prog_name="stepkeep", standalone_mode=False, obj=arguments is None)
         flush()
     except (SystemExit, KeyboardInterrupt):
@@ -107,8 +107,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return ended if isinstance(ended, int) else 0
 
 
+def _named(words: Sequence[str]) -> tuple[str, str]:
+    """The command that a line names, as far as there is one: a word, and in a group a second one."""
+    word, inner = (*words[:2], "", "")[:2]
+    for group in app.registered_groups:
+        if group.name == word and (found := group.typer_instance) is not None:
+            return word, inner if any(one.name == inner for one in found.registered_commands) else ""
+    return (word if any(one.name == word for one in app.registered_commands) else ""), ""
+
+
 @functools.cache
-def _command_tree(word: str = "", inner: str = "") -> Callable[..., object]:
+def _command_tree(word: str, inner: str) -> Callable[..., object]:
     """The commands, made once per process: in full only the named one. Of the others, only what the list shows: making
     them takes longer than most commands, and loads the engine, whose rows have their bounds."""
     tree = copy.copy(app)

@@ -103,7 +103,12 @@ UNEVALUATED = frozenset({"dependency_unmet", "cancelled", "planned", *ADOPTING})
 OPENED = OPENINGS | {"dependency_unmet"}
 
 FACTS = ("kind", "order", "depends_on", "max_attempts", "on_failure", "completion")
-ECHOED = ("trigger", "event", "actor", "category", "error")
+ECHOES = ("because", "event", "actor", "category", "error")
+"""What two lines of one hop have in common."""
+
+
+DECIDES = frozenset({"gate_decided", "completion_signalled", "message_arrived"})
+"""Events that count only before the deadline of what they end."""
 
 
 class At(NamedTuple):
@@ -451,6 +456,10 @@ class ShownRun:
         if line.trigger == "claimed" and (line.due_at is None or line.due_at <= line.at):
             say(Code.TIMER, f"{name} is claimed under a lease that does not last")
         self._check_gate(line, say)
+        claim = step.claim if step.claim is not None and step.claim.fence == line.fence else None
+        is_lost = line.trigger == "lease_lost" or (line.trigger.startswith("failed") and line.event == "time_came")
+        if is_lost and claim is not None and claim.due_at is not None and line.at <= claim.due_at:
+            say(Code.TIMER, f"{name}: its lease is lost at {line.at}, but it holds until {claim.due_at}")
         before = step.last
         if before is None or before.due_at is None or step.fence != (line.fence or 0):
             return
@@ -746,12 +755,6 @@ class ShownRun:
         if planned != self._size:
             said_so = f"{planned} of {self._size} steps of the definition are in this log"
             say(Code.DEFINITION, f"steps are missing: {said_so}")
-
-
-DECIDES = frozenset({"gate_decided", "completion_signalled", "message_arrived"})
-"""Events that count only before the deadline of what they end."""
-
-ECHOES = ("because", "event", "actor", "category", "error")
 
 
 def _grounds(line: Line, place: Place) -> Iterator[str | None]:

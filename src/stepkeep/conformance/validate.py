@@ -16,8 +16,11 @@ from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
+
 from stepkeep.conformance.archive import Unpacked, open_log, unpacked
 from stepkeep.conformance.arrows import REFERENCE
+from stepkeep.conformance.certificate import differences_from
 from stepkeep.conformance.replay import replay_lines
 from stepkeep.conformance.report import Report
 from stepkeep.conformance.verify import verify_lines
@@ -75,6 +78,18 @@ def validate(
     return kind, replay_lines(whole, judged(kind.dialect), sealed=kind.form == "sealed")
 
 
+def beside(report: Report, kind: Kind, file: Path, journal: Path) -> Report:
+    """The verdict on the log of one run in a dialect's words beside its canonical log, which is verified first."""
+    with open_log(journal) as log:
+        canonical = [bytes(raw) for raw in Unpacked(log)]
+    with open_log(file) as log:
+        told = [bytes(raw) for raw in Unpacked(log)]
+    found = verify_lines(canonical, REFERENCE)
+    if not found.ok:
+        raise InvalidInput(f"{journal} has findings, so nothing is compared with it: {found.findings[0]}")
+    return msgspec.structs.replace(report, findings=differences_from(shipped(kind.dialect), told, canonical))
+
+
 def _recognised(raw: bytes) -> Kind | None:
     try:
         metadata = json.loads(raw)["metadata"]
@@ -94,6 +109,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Validate a log of state transitions.")
     parser.add_argument("file", help="the log, one JSON object per line, packed or not; - reads standard input")
     parser.add_argument("--as", dest="dialect", help="the dialect of the log; by its content if not given")
+    parser.add_argument("--journal", help="the canonical log of the same run: FILE must be what it looks like")
     given = parser.parse_args(arguments)
     try:
         if given.file == "-":
@@ -103,6 +119,8 @@ def main(arguments: list[str] | None = None) -> int:
             with open_log(Path(given.file)) as log:
                 lines = Unpacked(log)
                 kind, report = validate(lines, given.dialect)
+        if given.journal is not None and kind.form == "sealed" and report.ok:
+            report = beside(report, kind, Path(given.file), Path(given.journal))
     except (OSError, StepkeepError) as error:
         sys.stderr.write(f"error: {error}\n")
         return 2

@@ -6,7 +6,7 @@ The words and their values, in `about` of the definition: they do not change how
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 import msgspec
 
@@ -38,7 +38,7 @@ class ArchivePolicy(msgspec.Struct, frozen=True, kw_only=True):
         return kept is not None and (isinstance(kept, str) or ended_at + kept > now)
 
 
-def about_archive(block: ArchiveBlock | None) -> dict[str, Any]:
+def about_archive(block: ArchiveBlock | None) -> dict[str, dict[str, object]]:
     """The part of `about` that says it; nothing where nothing is written."""
     if block is None:
         return {}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Required, TypedDict
 
 import msgspec
 from msgspec.structs import replace
@@ -48,6 +48,26 @@ def own_output_if_any(name: str) -> str:
     """The same for a step that may have ended without a result."""
     output = f'steps["{name}"].output'
     return f"${{{{ has({output}) ? {output} : null }}}}"
+
+
+class RunNames(TypedDict):
+    """What expressions read of the run."""
+
+    id: str
+    workflow: str
+    version: int
+
+
+class ConditionContext(TypedDict, total=False):
+    """What expressions read while a run is decided on: values of people, and names of the run."""
+
+    steps: Required[dict[str, dict[str, Any]]]
+    run: Required[RunNames]
+    input: Any
+    output: Any
+    index: int | None
+    last: Any
+    item: Any
 
 
 class Scopes(NamedTuple):
@@ -157,7 +177,7 @@ class CompiledCondition:
         """The values that it read, each with its path."""
         return self._expression.seen(self._given(view, CostBudget(self._max_cost)))
 
-    def _given(self, view: ConditionView, budget: CostBudget) -> dict[str, Any]:
+    def _given(self, view: ConditionView, budget: CostBudget) -> ConditionContext:
         context = context_of(view, self._definition, self.reads, reads_input=self.reads_input, kept=view.decoded)
         if self._own is not None:
             context["output"] = self._own.render(context, budget)
@@ -334,7 +354,7 @@ def context_of(
     *,
     reads_input: bool,
     kept: dict[str, tuple[bytes, Any]] | None = None,
-) -> dict[str, Any]:
+) -> ConditionContext:
     """The names of an expression. A step without an output lacks the field, so that has() can test it.
 
     `kept` caches what conditions decoded, because they change nothing. Values for handlers are decoded anew.
@@ -346,8 +366,8 @@ def context_of(
             fields["state"] = str(state)
         if (output := view.outputs.get(name)) is not None:
             fields["output"] = _decoded(output, f"steps.{name}", kept)
-    run = {"id": view.run_id, "workflow": definition.name, "version": definition.version}
-    context: dict[str, Any] = {"steps": steps, "run": run}
+    run: RunNames = {"id": view.run_id, "workflow": definition.name, "version": definition.version}
+    context: ConditionContext = {"steps": steps, "run": run}
     if reads_input:
         context["input"] = _decoded(view.input, "input", kept)
     return context

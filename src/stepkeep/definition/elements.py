@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from stepkeep.definition.conditions import compile_truth, context_of, known_of, plain_view
+from stepkeep.definition.conditions import ConditionContext, compile_truth, context_of, known_of, plain_view
 from stepkeep.definition.expression_limits import CostBudget, condition_cost
 from stepkeep.definition.expressions import Expression, Template, compile_template
 from stepkeep.definition.findings import evaluated
@@ -81,7 +81,8 @@ class CompiledGrowth:
     def goes_on(self, view: ConditionView) -> bool:
         """Whether another element follows; raises ExpressionError if that is neither true nor false."""
         assert self._test is not None
-        context = self._context(view) | {"index": view.index, "last": self._opened_last(view.last)}
+        context = self._context(view)
+        context["index"], context["last"] = view.index, self._opened_last(view.last)
         return self._holds(self._test, context) is not self._is_until
 
     def chosen(self, view: ConditionView) -> int | None:
@@ -138,7 +139,7 @@ class CompiledGrowth:
             raise ExpressionError("`last` is kept outside its row: no condition reads it.")
         return _decode(self._plain(last))
 
-    def _context(self, view: ConditionView) -> dict[str, Any]:
+    def _context(self, view: ConditionView) -> ConditionContext:
         view = plain_view(view, self.reads, self._opened, reads_input=self.reads_input)
         return context_of(view, self._definition, self.reads, reads_input=self.reads_input)
 
@@ -175,7 +176,7 @@ class ElementTemplate:
         """The value for this element; raises ExpressionError if an expression has none."""
         template = self._template
         context = context_of(view, self._definition, template.references, reads_input=template.uses_input)
-        context |= {"index": view.index, "last": None if view.last is None else _decode(view.last)}
+        context["index"], context["last"] = view.index, None if view.last is None else _decode(view.last)
         if self._items is not None:
             context["item"] = self._items.item(view)
         return template.render(context if secrets is None else {**context, "secret": secrets})

@@ -292,7 +292,7 @@ class _Evaluator:
             raise ExpressionError(f"{said}.", hint=hint) from None
         return _to_json(value)
 
-    def _data(self, context: Context) -> dict[str, Any]:
+    def _data(self, context: Context) -> Context:
         data: dict[str, Any] = {}
         for root, tree in self.resolved.tree.items():
             if root == "steps":
@@ -301,7 +301,7 @@ class _Evaluator:
                 data[root] = _projected(context[root], tree)
         return data
 
-    def _steps(self, steps: Mapping[str, Any], tree: Tree) -> dict[str, Any]:
+    def _steps(self, steps: Mapping[str, Any], tree: Tree) -> Context:
         names = self.resolved.spellings
         return {written: _projected(steps.get(names[written]) or {}, fields) for written, fields in tree.items()}
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import TypedDict
 
 from msgspec import UNSET
 from msgspec.structs import replace
@@ -132,12 +132,28 @@ def _categories(given: Iterable[str] | None) -> tuple[Category, ...]:
     return tuple(sorted(Category(name) for name in found))
 
 
-def written_retry(policy: kernel.Retry | Retry) -> dict[str, Any]:
+class WrittenRetry(TypedDict, total=False):
+    """A retry policy in the words of a definition."""
+
+    max_attempts: int
+    max_losses: int
+    backoff: str
+    initial: str
+    factor: float
+    max: str | None
+    jitter: float
+    on: list[str]
+    max_elapsed: str
+
+
+def written_retry(policy: kernel.Retry | Retry) -> WrittenRetry:
     """A retry policy as YAML would give it. One from Python leaves out the losses that it does not state."""
     if isinstance(policy, Retry):
         found = written_retry(policy.to_kernel())
-        return found if policy.max_losses is not None else {k: found[k] for k in found if k != "max_losses"}
-    return {
+        if policy.max_losses is None:
+            del found["max_losses"]
+        return found
+    written: WrittenRetry = {
         "max_attempts": policy.max_attempts,
         "max_losses": policy.max_losses,
         "backoff": str(policy.backoff),
@@ -146,5 +162,7 @@ def written_retry(policy: kernel.Retry | Retry) -> dict[str, Any]:
         "max": None if policy.max is None else format_duration(policy.max),
         "jitter": policy.jitter,
         "on": [str(category) for category in policy.on],
-        **({} if policy.max_elapsed is UNSET else {"max_elapsed": format_duration(policy.max_elapsed)}),
     }
+    if policy.max_elapsed is not UNSET:
+        written["max_elapsed"] = format_duration(policy.max_elapsed)
+    return written

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
@@ -152,8 +152,8 @@ def _event(text: str, is_of_step: bool) -> str:
     return f"step.{text}" if is_of_step and not text.startswith("step.") else text
 
 
-def _options(key: str, block: HookBlock) -> dict[str, Any]:
+def _options(key: str, block: HookBlock) -> dict[str, object]:
     if key == "uses":
         return {"handler": block.uses}
-    options: dict[str, Any] = getattr(block, key).model_dump()
+    options: dict[str, object] = getattr(block, key).model_dump()
     return {name: value for name, value in options.items() if value is not None}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Annotated, Any
+from typing import Annotated, TypedDict
 
 from pydantic import AfterValidator, Field
 from pydantic_core import PydanticCustomError
@@ -64,7 +64,13 @@ def check_known(named: Iterable[tuple[Path, str]], handlers: Registry) -> Iterat
             yield Finding(path, f"There is no handler `{name}`.", hint)
 
 
-def placement(name: str, handlers: Registry | None) -> dict[str, Any]:
+class Placement(TypedDict, total=False):
+    transactional: bool
+    capabilities: tuple[str, ...]
+    queue: str
+
+
+def placement(name: str, handlers: Registry | None) -> Placement:
     """A handler's own settings on where it runs; retries and timeouts come from the document."""
     spec = None if handlers is None else handlers.get(name)
     if spec is None:

@@ -6,8 +6,8 @@ functions (`DIALECT.judged`), so the judge can use them without the front ends.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol, TypedDict
 
 import msgspec
 
@@ -15,7 +15,21 @@ from stepkeep.dialects.machine import MachineView
 from stepkeep.dialects.projection import Projection, RunView
 
 Line = Mapping[str, Any]
-"""A line of an exported log in the dialect."""
+"""A line of an exported log in the dialect, as it was read."""
+
+
+class LogLine(TypedDict):
+    """A line of a log, canonical or in a dialect. `metadata` depends on the event."""
+
+    timestamp: str
+    event_type: str
+    severity: str
+    entity_id: str
+    from_state: str | None
+    to_state: str | None
+    trigger: str
+    metadata: dict[str, Any]
+
 
 Say = Callable[[str], None]
 """Callback with which an invariant reports a finding on the current line."""
@@ -77,7 +91,7 @@ class FrontEnd(Protocol):
         ...
 
 
-Late = Callable[[Mapping[str, Any], list[dict[str, Any]]], list[Mapping[str, Any]]]
+Late = Callable[[Mapping[str, Any], Sequence[LogLine]], list[Mapping[str, Any]]]
 """Makes the data of events from the whole run: its canonical view and its lines in the dialect, as `Words.run`."""
 
 
@@ -100,7 +114,7 @@ class DomainEvent(NamedTuple):
 class Teller(Protocol):
     """Makes the events of one run while its journal grows. It keeps what later entries need, and reads nothing."""
 
-    def entry(self, canonical: list[dict[str, Any]], lines: list[dict[str, Any]]) -> list[DomainEvent]:
+    def entry(self, canonical: Sequence[LogLine], lines: Sequence[LogLine]) -> list[DomainEvent]:
         """The events of the next journal entry, from its canonical lines and its lines in the dialect.
 
         An event says what was true at its entry, so that it is the same whenever it is made.
@@ -111,7 +125,7 @@ class Teller(Protocol):
 class Silent:
     """Tells nothing."""
 
-    def entry(self, canonical: list[dict[str, Any]], lines: list[dict[str, Any]]) -> list[DomainEvent]:
+    def entry(self, canonical: Sequence[LogLine], lines: Sequence[LogLine]) -> list[DomainEvent]:
         return []
 
 
@@ -129,11 +143,11 @@ class Words(Protocol):
     in this dialect, oldest first, without the closing line.
     """
 
-    def run(self, canonical: Mapping[str, Any], lines: list[dict[str, Any]]) -> dict[str, Any]:
+    def run(self, canonical: Mapping[str, Any], lines: Sequence[LogLine]) -> Mapping[str, Any]:
         """The whole run as `show --as` prints it."""
         ...
 
-    def summary(self, canonical_run: Mapping[str, Any], shown_state: str) -> dict[str, Any]:
+    def summary(self, canonical_run: Mapping[str, Any], shown_state: str) -> Mapping[str, Any]:
         """One row of `runs --as`."""
         ...
 

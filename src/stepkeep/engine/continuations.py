@@ -15,7 +15,7 @@ from stepkeep.kernel.errors import InvalidInput
 from stepkeep.operations import going_on, validate
 from stepkeep.operations.access import READ, START
 from stepkeep.operations.answers import says
-from stepkeep.operations.going_on import ContinuationPreview, Wanted
+from stepkeep.operations.going_on import ContinuationOptions, ContinuationPreview
 from stepkeep.operations.operation import Actor, IdempotencyKey, Name, RunId, group, operation
 from stepkeep.operations.start import Started
 
@@ -142,7 +142,9 @@ class AsyncContinuations(AsyncGroup):
         wanted, caller = _wanted(GoingOn(how), start, input, version), self._caller(by)
         return await going_on.preview(self._transactor, validate.run_id(run_id), wanted, caller=caller)
 
-    async def _go_on(self, run_id: str, wanted: Wanted, idempotency_key: str | None, by: str | None) -> Started:
+    async def _go_on(
+        self, run_id: str, wanted: ContinuationOptions, idempotency_key: str | None, by: str | None
+    ) -> Started:
         return await going_on.go_on(
             self._transactor,
             self._starter,
@@ -159,12 +161,14 @@ class Continuations(Blocking[AsyncContinuations]):
     fork, preview = blocking(AsyncContinuations.fork), blocking(AsyncContinuations.preview)
 
 
-def _wanted(how: GoingOn, start: str | None = None, given: Any = None, version: int | None = None) -> Wanted:
+def _wanted(
+    how: GoingOn, start: str | None = None, given: Any = None, version: int | None = None
+) -> ContinuationOptions:
     if how is GoingOn.RETRY and (start is not None or given is not None):
         raise InvalidInput("a retry has neither a step to go on from nor another input: use rerun or fork.")
     if how is not GoingOn.RETRY and start is None:
         raise InvalidInput(f"name the step from which to go on: a {how} needs one.")
-    return Wanted(
+    return ContinuationOptions(
         how=how,
         start=None if start is None else validate.key("the step", start),
         given=None if given is None else encode_payload(given),

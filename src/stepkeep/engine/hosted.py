@@ -19,7 +19,6 @@ from stepkeep.edges.safe_text import exception_text
 from stepkeep.engine.loop_thread import LoopThread
 from stepkeep.kernel.errors import StoreUnavailable
 from stepkeep.operations.start import StartedHere
-from stepkeep.worker.loop import Worker
 
 if TYPE_CHECKING:
     from stepkeep.worker.loop import Worker
@@ -195,7 +194,7 @@ class StopSignals:
 
 T = TypeVar("T")
 
-Begin: TypeAlias = Callable[[Worker], Awaitable[StartedHere]]
+Begin: TypeAlias = "Callable[[Worker], Awaitable[StartedHere]]"
 """Starts or names the run that a worker is to execute."""
 Expecting: TypeAlias = Callable[[StartedHere], AbstractContextManager[asyncio.Future[T]]]
 """A block in which a future is answered once the run has settled."""

@@ -230,7 +230,7 @@ def _is_empty(value: object) -> bool:
     return isinstance(value, str | Sequence | Mapping) and len(value) == 0
 
 
-def _shown(filters: Mapping[str, Any]) -> dict[str, Any]:
+def _shown(filters: Mapping[str, Any]) -> Mapping[str, object]:
     """The filters as plain JSON."""
     return {
         name: value.isoformat() if isinstance(value, datetime) else value if isinstance(value, str | dict) else [*value]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 from msgspec import Meta
@@ -111,11 +112,11 @@ class AsyncMessages(AsyncDefinitions):
         )
         return await self._sent(sent.record())
 
-    async def _sent(self, record: dict[str, Any]) -> MessageSent:
+    async def _sent(self, record: Mapping[str, Any]) -> MessageSent:
         """What became of a message, with the name of the step that took it."""
         if record.get("consumed_by") is not None:
             plan = await plans.plan_of(self.transactor, self.tenant, record["run_id"])
-            record["consumed_by"] = plan.at(record["consumed_by"]).name
+            record = {**record, "consumed_by": plan.at(record["consumed_by"]).name}
         return MessageSent(**record)
 
 

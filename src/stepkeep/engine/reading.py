@@ -148,7 +148,7 @@ class AsyncReading(AsyncBase):
             step = validate.key("the name of a step", step)
             return await views.describe_step(self.transactor, run_id, step, tenant=self.tenant)
         if as_ is not None:
-            return await projected.describe_run_as(self.transactor, run_id, as_, tenant=self.tenant)
+            return dict(await projected.describe_run_as(self.transactor, run_id, as_, tenant=self.tenant))
         return await views.describe_run(self.transactor, run_id, tenant=self.tenant)
 
     async def _show_past(self, run_id: str, at: int | datetime, *, alone: bool) -> PastView:
@@ -391,7 +391,7 @@ class AsyncReading(AsyncBase):
             return await search_runs(self.transactor, which, terms)
         if not terms.is_empty:
             raise InvalidInput("runs: labels, times and texts are searched for in canonical names, without `as_`.")
-        return await projected.list_runs_as(self.transactor, which, as_)
+        return dict(await projected.list_runs_as(self.transactor, which, as_))
 
     async def log(self, run_id: str, *, as_: str | None = None) -> list[bytes]:
         """The run's exported log, in canonical names or in a dialect. Its first line holds the definition.

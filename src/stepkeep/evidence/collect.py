@@ -5,8 +5,8 @@ It only reads. The engine calls it; the judge and `pack` work on what it returns
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal, TypedDict
 
 import msgspec
 from msgspec.structs import replace
@@ -170,9 +170,9 @@ class Collected:
             verdicts=await self._verdicts(),
         )
 
-    async def _verdicts(self) -> list[dict[str, Any]]:
+    async def _verdicts(self) -> list[Mapping[str, Any]]:
         """The verdicts of policies in the journal, and each revision of the live policy that was asked."""
-        verdicts = [
+        verdicts: list[Mapping[str, Any]] = [
             {"kind": "verdict", "entry": sealed.seq, "step": step, "verdict": record}
             for sealed in self.whole.entries
             for cause in open_entry(sealed.body).causes
@@ -181,7 +181,7 @@ class Collected:
         tenant, store = self.whole.record.run.tenant, self._transactor.store
         numbers = sorted({one["verdict"]["revision"] for one in verdicts if "revision" in one["verdict"]})
         found = [await store.read_policy(tenant, number) for number in numbers]
-        return verdicts + [_revision(stored) for stored in found if stored is not None]
+        return [*verdicts, *(_revision(stored) for stored in found if stored is not None)]
 
     def people(self) -> list[str]:
         """The people behind the decisions, completions and requests, and those for whom they acted."""
@@ -289,7 +289,19 @@ def people_in(entry: SealedEntry) -> Iterator[str]:
             yield from (name for name in (cause.actor, (cause.detail or {}).get("for")) if name is not None)
 
 
-def _revision(stored: StoredPolicy) -> dict[str, Any]:
+class RevisionLine(TypedDict):
+    """A revision of the live policy as a pack has it."""
+
+    kind: Literal["revision"]
+    revision: int
+    name: str
+    digest: str
+    document: str
+    published_at: int
+    published_by: str
+
+
+def _revision(stored: StoredPolicy) -> RevisionLine:
     return {
         "kind": "revision",
         "revision": stored.revision,

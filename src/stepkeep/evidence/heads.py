@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import TypedDict
 
 from stepkeep.evidence.signing import SigningKey
 from stepkeep.evidence.verifier import head_message
@@ -116,7 +116,17 @@ def signed_head(key: SigningKey, tenant: str, head: UnsignedHead, now: int) -> S
     )
 
 
-def pack_line(one: SignedHead) -> dict[str, Any]:
+class SignatureLine(TypedDict):
+    """A signature over a head as a pack has it."""
+
+    over: str
+    key_id: str
+    public_key: str
+    signature: str
+    signed_at: int
+
+
+def pack_line(one: SignedHead) -> SignatureLine:
     """A kept signature as a pack has it."""
     return {
         "over": "head",

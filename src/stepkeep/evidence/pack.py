@@ -123,17 +123,17 @@ def _arrows(machine: Machine[Any, Any]) -> list[list[str | None]]:
     return sorted(([row.source, row.trigger, row.target] for row in machine.rows), key=json.dumps)
 
 
-def _vote(vote: Vote) -> dict[str, Any]:
+def _vote(vote: Vote) -> Mapping[str, object]:
     evidence = None if vote.evidence is None else msgspec.Raw(vote.evidence)
-    return _without_owner(vote) | {"evidence": evidence}
+    return {**_without_owner(vote), "evidence": evidence}
 
 
-def _without_owner(row: msgspec.Struct) -> dict[str, Any]:
+def _without_owner(row: msgspec.Struct) -> dict[str, object]:
     """The fields of a row of the run, which the manifest names."""
     return {name: value for name, value in msgspec.structs.asdict(row).items() if name not in ("tenant", "run_id")}
 
 
-def _payload(one: Payload) -> dict[str, Any]:
+def _payload(one: Payload) -> Mapping[str, object]:
     found = {"sha256": sha256(one.text), "text": one.text.decode()}
     names = {"no": one.no, "fence": one.fence, "checkpoint": one.checkpoint}
     return found | {name: value for name, value in names.items() if value is not None}

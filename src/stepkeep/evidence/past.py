@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from stepkeep.conformance.digests import Payloads, sha256_of
 from stepkeep.conformance.moment import PastRun, PastStep, follow_to
@@ -44,6 +45,7 @@ async def show_past(
 
 async def _view(transactor: Transactor, found: Collected, past: PastRun) -> PastView:
     record, stored = found.whole.record, await found.payloads()
+    given, unknown = _value(stored.input, past.input, transactor)
     return PastView(
         at=PastEntry(seq=past.seq, time=instant(past.at), event=past.event, actor=past.actor, last_seq=record.run.seq),
         run=PastRunDetail(
@@ -54,7 +56,8 @@ async def _view(transactor: Transactor, found: Collected, past: PastRun) -> Past
             since=instant(past.since),
             category=past.category,
             error=past.error,
-            **_value("input", stored.input, past.input, transactor),
+            input=given,
+            input_unknown=unknown,
         ),
         steps=[_step(step, stored, transactor) for step in past.steps],
         findings=[JudgeFinding(**msgspec.to_builtins(one)) for one in past.findings],
@@ -67,12 +70,12 @@ def _step(step: PastStep, stored: Payloads, transactor: Transactor) -> PastStepD
     if (output := step.output) is not None:
         is_own = output.fence is None
         kept = stored.steps.get(step.no) if is_own else stored.attempts.get((step.no, output.fence or 0))
-        plain |= _value("output", kept, output.digest, transactor)
+        plain["output"], plain["output_unknown"] = _value(kept, output.digest, transactor)
     return PastStepDetail(**plain)
 
 
-def _value(name: str, kept: bytes | None, digest: str | None, transactor: Transactor) -> dict[str, Any]:
-    """A stored value, if it is the one of the journal; otherwise that it is not known."""
+def _value(kept: bytes | None, digest: str | None, transactor: Transactor) -> tuple[Any, str | UnsetType]:
+    """A stored value, if it is the one of the journal; otherwise why it is not known."""
     if kept is None or digest is None or sha256_of(kept) != digest:
-        return {name: None, f"{name}_unknown": UNKNOWN}
-    return {name: msgspec.json.decode(transactor.payloads.seal.visible(kept))}
+        return None, UNKNOWN
+    return msgspec.json.decode(transactor.payloads.seal.visible(kept)), UNSET

@@ -7,7 +7,7 @@ chain. It only reads. Certificates ask about the people of one run, `db status` 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Required, TypedDict
 
 import msgspec
 
@@ -125,7 +125,14 @@ async def _rows(store: Store, tenant: str) -> Rows:
     }
 
 
-def _compared(journal: Iterable[SealedPeopleEntry], rows: Rows, tenant: str) -> dict[str, Any]:
+class Compared(TypedDict, total=False):
+    """Where the rows differ from the journal, or the entry at which its chain is broken."""
+
+    findings: Required[list[tuple[str, str]]]
+    broken_at: int
+
+
+def _compared(journal: Iterable[SealedPeopleEntry], rows: Rows, tenant: str) -> Compared:
     register = Register()
     for one in journal:
         try:
@@ -166,7 +173,7 @@ def _unlike(told: Mapping[str, Any], columns: Mapping[str, Any]) -> list[str]:
     return sorted(name for name in names if columns.get(name) != told.get(name))
 
 
-def _columns(row: msgspec.Struct | None) -> dict[str, Any]:
+def _columns(row: msgspec.Struct | None) -> Mapping[str, Any]:
     """A row as the journal has it: of a secret, a hash of its stored hash."""
     found: dict[str, Any] = {} if row is None else msgspec.json.decode(msgspec.json.encode(row))
     return found | ({"secret": sha256(found["secret_hash"].encode())} if "secret_hash" in found else {})

@@ -8,7 +8,7 @@ with `then`. It validates no template: workers and the service have read the lis
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
 import msgspec
 from msgspec.structs import replace
@@ -168,12 +168,30 @@ def _record(draft: Draft, name: str, calls: Sequence[NewCall]) -> None:
     draft.causes[-1] = replace(cause, detail={**detail, "plan_grown": {**detail.get("plan_grown", {}), **told}})
 
 
-def _told(call: NewCall) -> dict[str, Any]:
-    told: dict[str, Any] = {
+class AddedCall(TypedDict):
+    """An added step as the journal has it."""
+
+    kind: str
+    name: str
+    arguments: str | None
+    step: Any
+    after: NotRequired[list[AddedEdge]]
+
+
+class AddedEdge(TypedDict):
+    """A step of the same list that an added step waits for, and the states of it that let this one begin."""
+
+    place: int
+    allow: list[str]
+
+
+def _told(call: NewCall) -> AddedCall:
+    told: AddedCall = {
         "kind": call.kind,
         "name": call.name,
         "arguments": call.digest,
         "step": msgspec.json.decode(call.step),
     }
-    after = [{"place": edge.place, "allow": [state.value for state in edge.allow]} for edge in call.after]
-    return told | ({"after": after} if after else {})
+    if call.after:
+        told["after"] = [{"place": edge.place, "allow": [state.value for state in edge.allow]} for edge in call.after]
+    return told

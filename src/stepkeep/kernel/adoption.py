@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from enum import StrEnum
-from typing import Any
+from typing import Any, Required, TypedDict
 
 import msgspec
 from msgspec.structs import replace
@@ -95,13 +95,49 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True):
         return self.why in ADOPTING
 
 
-class Asked(msgspec.Struct, frozen=True, kw_only=True):
+class ContinuationRequest(msgspec.Struct, frozen=True, kw_only=True):
     """What a person asks for: how to go on, from which step, whether the input is the same, and who asks."""
 
     how: GoingOn
     start: str | None = None
     same_input: bool = True
     actor: str = ""
+
+
+class AdoptedCall(TypedDict):
+    """The template of an adopted call of a flow, or of an adopted added step."""
+
+    name: str
+    step: Any
+
+
+class AdoptedRecord(TypedDict, total=False):
+    """An adopted step in the journal. `undo`: the new run is responsible for its undo."""
+
+    step: Required[str]
+    run: Required[str]
+    fence: Required[int]
+    its_step: str
+    digest: str
+    persons: Mapping[str, object]
+    remains: str
+    call: AdoptedCall
+    undo: bool
+
+
+ContinuationRecord = TypedDict(
+    "ContinuationRecord",
+    {
+        "run": Required[str],
+        "as": Required[str],
+        "from": str,
+        "adopted": list[AdoptedRecord],
+        "began_at": int,
+        "deadlines": dict[str, int],
+    },
+    total=False,
+)
+"""A continuation in the journal of the new run."""
 
 
 class Continuation(msgspec.Struct, frozen=True, kw_only=True):
@@ -119,14 +155,17 @@ class Continuation(msgspec.Struct, frozen=True, kw_only=True):
     deadlines: Mapping[int, int] = {}
     costs: tuple[bytes | None, ...] = ()
 
-    def told(self, plan: Plan) -> dict[str, Any]:
+    def told(self, plan: Plan) -> ContinuationRecord:
         """What the journal says about it, the adopted steps in the order of their completion."""
-        start = {} if self.start is None else {"from": self.start}
-        taken = [_told(plan.at(no).name, reference, note) for no, note, reference in self.in_order()]
-        began = {} if self.began_at is None else {"began_at": self.began_at}
-        ends = {plan.at(no).name: moment for no, moment in sorted(self.deadlines.items())}
-        kept = began | ({"deadlines": ends} if ends else {})
-        return {"run": self.run_id, "as": str(self.how), **start, "adopted": taken, **kept}
+        said: ContinuationRecord = {"run": self.run_id, "as": str(self.how)}
+        if self.start is not None:
+            said["from"] = self.start
+        said["adopted"] = [_told(plan.at(no).name, reference, note) for no, note, reference in self.in_order()]
+        if self.began_at is not None:
+            said["began_at"] = self.began_at
+        if self.deadlines:
+            said["deadlines"] = {plan.at(no).name: moment for no, moment in sorted(self.deadlines.items())}
+        return said
 
     def in_order(self) -> list[tuple[int, Note, Adopted]]:
         """Number, note and reference of each adopted step, in the order of their completion."""
@@ -134,23 +173,28 @@ class Continuation(msgspec.Struct, frozen=True, kw_only=True):
         return sorted(taken, key=lambda one: one[2].place)
 
 
-def _told(name: str, reference: Adopted, note: Note) -> dict[str, Any]:
-    call = note.call
-    said: dict[str, Any] = {"step": name, "run": reference.run, "fence": reference.fence}
-    said |= {} if reference.step == name else {"its_step": reference.step}
-    said |= {} if reference.digest is None else {"digest": reference.digest}
-    said |= told(note.persons)
-    said |= {} if reference.remains is None else {"remains": reference.remains}
-    # The definition does not know a call of a flow or an added step: the judge of its undo needs the template.
-    said |= {} if call is None else {"call": {"name": call.name, "step": msgspec.json.decode(call.step)}}
-    return said | {"undo": reference.owned}
+def _told(name: str, reference: Adopted, note: Note) -> AdoptedRecord:
+    said: AdoptedRecord = {"step": name, "run": reference.run, "fence": reference.fence}
+    if reference.step != name:
+        said["its_step"] = reference.step
+    if reference.digest is not None:
+        said["digest"] = reference.digest
+    if persons := told(note.persons):
+        said["persons"] = persons
+    if reference.remains is not None:
+        said["remains"] = reference.remains
+    if note.call is not None:
+        # The definition does not know a call of a flow or an added step: the judge of its undo needs the template.
+        said["call"] = {"name": note.call.name, "step": msgspec.json.decode(note.call.step)}
+    said["undo"] = reference.owned
+    return said
 
 
 def choose(
     old: Plan,
     rows: Mapping[int, Step],
     new: Plan,
-    asked: Asked,
+    asked: ContinuationRequest,
     undone: Collection[str] = (),
     live: Policy | None = None,
 ) -> list[Choice]:
@@ -210,7 +254,7 @@ def _choice(
     old: Plan,
     rows: Mapping[int, Step],
     planned: PlannedStep,
-    asked: Asked,
+    asked: ContinuationRequest,
     undone: Collection[str],
     found: Mapping[str, Choice],
     replanned: Collection[str],
@@ -248,7 +292,9 @@ def _choice(
     return Choice(name=name, why=Why.SUCCEEDED if row.state is StepState.SUCCEEDED else Why.SKIPPED)
 
 
-def _decided_anew(old: Plan, rows: Mapping[int, Step], no: int, asked: Asked, replanned: bool) -> Why | None:
+def _decided_anew(
+    old: Plan, rows: Mapping[int, Step], no: int, asked: ContinuationRequest, replanned: bool
+) -> Why | None:
     """Why people, or a condition, must decide about a finished step, or below it, once more."""
     row, planned, persons = rows[no], old.steps[no], persons_of(old, rows, no, {})
     family = [(one, old.of(one)) for one in (row, *rows_below(old, rows, no))]

@@ -8,6 +8,7 @@ operator, or fails; no operator approves it. `decide` calls it; `votes.py` count
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from msgspec.structs import replace
@@ -23,6 +24,7 @@ from stepkeep.kernel.errors import Conflict, NotAllowed
 from stepkeep.kernel.events import ChangesRequested, EscalationRequested, GateReassigned
 from stepkeep.kernel.failure import REJECTION, fail_for_good
 from stepkeep.kernel.gates import CHANGES_REQUESTED, REASSIGNED, escalate, gate_of, open_levels, opening_of, tell
+from stepkeep.kernel.persons import StepRecord
 from stepkeep.kernel.progress import facts_of, settle
 from stepkeep.kernel.rows import Changes, Gate, Note, Opening, Step, is_exhausted
 from stepkeep.kernel.states import Category, StepState
@@ -158,13 +160,15 @@ def _is_the_same(before: Changes, opening: Opening, event: ChangesRequested) -> 
     return same and not opening.ballots and event.on_behalf_of in (None, before.on_behalf_of)
 
 
-def changes_record(changes: Changes) -> dict[str, Any]:
+def changes_record(changes: Changes) -> StepRecord:
     """A request for changes as answers and lists tell it."""
-    lent = {} if changes.on_behalf_of is None else {"for": changes.on_behalf_of}
-    return {"decision": DECISION, "by": changes.person, "at": changes.at, "comment": changes.comment, **lent}
+    said: StepRecord = {"decision": DECISION, "by": changes.person, "at": changes.at, "comment": changes.comment}
+    if changes.on_behalf_of is not None:
+        said["for"] = changes.on_behalf_of
+    return said
 
 
-def _detail(name: str, chosen: Chosen, opening: Opening, said: dict[str, str]) -> dict[str, Any]:
+def _detail(name: str, chosen: Chosen, opening: Opening, said: dict[str, str]) -> Mapping[str, object]:
     rest = {
         "for": chosen.voice.on_behalf_of,
         "by_right_of": list(chosen.met),

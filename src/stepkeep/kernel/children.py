@@ -44,7 +44,7 @@ def child_ended(draft: Draft, event: ChildEnded) -> Reply:
     }
     said |= {"partial": True} if event.partial else {}
     if event.persons is not None and draft.planned(step).phase is Phase.MAIN:
-        said |= told(event.persons)
+        said |= {"persons": persons} if (persons := told(event.persons)) else {}
         note = step.note or Note()
         draft.only_hot = False
         step = replace(step, note=replace(note, persons=joined(filter(None, (note.persons, event.persons)))))

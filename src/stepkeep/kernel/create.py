@@ -6,11 +6,11 @@ It reads no store and no clock. `operations/start.py` and `kernel/start_template
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TypedDict
 
 import msgspec
 
-from stepkeep.kernel.adoption import Continuation, GoingOn, adopt_all
+from stepkeep.kernel.adoption import Continuation, ContinuationRecord, GoingOn, adopt_all
 from stepkeep.kernel.authority import Authority, Caller
 from stepkeep.kernel.decision import Decision, Snapshot
 from stepkeep.kernel.draft import Draft, vouched
@@ -34,12 +34,29 @@ JOURNAL_FORMAT = 2
 run without this number was created before, and its record is judged by what was told then."""
 
 
-def origin_of(plan: Plan, given: bytes, asked_before: bytes | None = None) -> dict[str, Any]:
+class OriginRecord(TypedDict, total=False):
+    """What the journal has about where a run comes from. Only the first three are always there."""
+
+    definition: str
+    input: str | None
+    format: int
+    asked_before: msgspec.Raw
+    duty_rules: int
+    start_at: int
+    policy_revision: int
+    continues: ContinuationRecord
+    awaits_slot: bool
+
+
+def origin_of(plan: Plan, given: bytes, asked_before: bytes | None = None) -> OriginRecord:
     """What a run is created from: the digests of its definition and its input, the format of its journal, everyone else
     who caused it, and the rules of its duties if it has some."""
-    said: dict[str, Any] = {"definition": plan.digest, "input": payload_digest(given), "format": JOURNAL_FORMAT}
-    said |= {} if asked_before is None else {"asked_before": msgspec.Raw(asked_before)}
-    return said | {"duty_rules": DUTY_RULES} if plan.has_duties else said
+    said: OriginRecord = {"definition": plan.digest, "input": payload_digest(given), "format": JOURNAL_FORMAT}
+    if asked_before is not None:
+        said["asked_before"] = msgspec.Raw(asked_before)
+    if plan.has_duties:
+        said["duty_rules"] = DUTY_RULES
+    return said
 
 
 def create_run(
@@ -94,14 +111,16 @@ def create_run(
     )
     draft = Draft(snapshot, now)
     is_later = start_at is not None and start_at > now
-    origin = origin_of(plan, given, asked_before) | ({"start_at": start_at} if is_later else {})
+    origin = origin_of(plan, given, asked_before)
+    if start_at is not None and start_at > now:
+        origin["start_at"] = start_at
     if pin is not None:
-        origin |= {"policy_revision": pin}
+        origin["policy_revision"] = pin
     if continuation is not None:
-        origin |= {"continues": continuation.told(plan)}
+        origin["continues"] = continuation.told(plan)
     waiting = waiting_numbers(plan, () if continuation is None else continuation.notes) if awaits_slot else frozenset()
     if waiting:
-        origin |= {"awaits_slot": True}
+        origin["awaits_slot"] = True
     draft.caused_by("run_created", caller.actor, vouched(origin, caller))
     draft.move_run(RunTrigger.CREATED)
     if continuation is not None:

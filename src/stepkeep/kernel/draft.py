@@ -76,7 +76,7 @@ def _refuse(source: StepState, trigger: StepTrigger) -> NoReturn:
     raise AssertionError(f"the table has a row for {trigger} of {source}")
 
 
-def vouched(detail: Mapping[str, Any] | None, by: Request | Caller) -> dict[str, Any]:
+def vouched(detail: Mapping[str, Any] | None, by: Request | Caller) -> Mapping[str, object]:
     """The detail of a cause, with the program that vouched for its actor and the id of the key that was used."""
     voucher = {} if by.vouched_by is None else {"vouched_by": by.vouched_by}
     return {**(detail or {}), **voucher, **({} if by.key is None else {"key": by.key})}

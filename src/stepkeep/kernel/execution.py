@@ -7,8 +7,8 @@ nothing itself.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypedDict
 
 from msgspec import UNSET
 from msgspec.structs import replace
@@ -22,7 +22,7 @@ from stepkeep.kernel.eligibility import claim_objection
 from stepkeep.kernel.errors import Conflict, Fenced, InvalidInput, NotAllowed
 from stepkeep.kernel.events import StepClaimed, StepReported
 from stepkeep.kernel.failure import FAILED, RULES, Settled, fail_for_good
-from stepkeep.kernel.flows import calls_told, settled_calls, suspend
+from stepkeep.kernel.flows import GrownRecord, calls_told, settled_calls, suspend
 from stepkeep.kernel.journal import payload_digest
 from stepkeep.kernel.outcomes import (
     Added,
@@ -144,28 +144,48 @@ def report(draft: Draft, event: StepReported) -> Reply:
     return Accepted({"state": after.state})
 
 
-def _asked_for(outcome: Outcome, planned: PlannedStep) -> dict[str, Any] | None:
+class ReportRecord(TypedDict, total=False):
+    """What a report asks for beyond the definition."""
+
+    reason: str
+    waits_for: str
+    takes_timeouts: bool
+    where: str
+    count: int
+    until: str
+    plan_grown: Mapping[str, GrownRecord]
+    final: bool
+    retry_in_us: int
+    error_class: str
+
+
+def _asked_for(outcome: Outcome, planned: PlannedStep) -> ReportRecord | None:
     """What the report asks for beyond the definition; the journal keeps it, so that a judge can re-enact it."""
     if type(outcome) is Completed:
         return None
     if isinstance(outcome, Released):
         return None if outcome.reason is None else {"reason": outcome.reason}
     if isinstance(outcome, Waiting):
-        chosen = {"where": outcome.accepts, "count": outcome.count, "until": outcome.enough}
-        given = {name: value for name, value in chosen.items() if value is not None}
-        return {"waits_for": outcome.event, "takes_timeouts": outcome.takes_timeouts, **given}
+        waits: ReportRecord = {"waits_for": outcome.event, "takes_timeouts": outcome.takes_timeouts}
+        if outcome.accepts is not None:
+            waits["where"] = outcome.accepts
+        if outcome.count is not None:
+            waits["count"] = outcome.count
+        if outcome.enough is not None:
+            waits["until"] = outcome.enough
+        return waits
     if isinstance(outcome, Suspended):
         return {"plan_grown": {planned.name: {"calls": calls_told(outcome)}}} if outcome.calls else None
     if not isinstance(outcome, Failed):
         return None
     if outcome.final or outcome.unrun:
         return {"final": True}
-    asked: dict[str, Any] = {}
+    asked: ReportRecord = {}
     if outcome.delay is not None:
         asked["retry_in_us"] = outcome.delay
     if outcome.error_class is not None and planned.retry.classes is not UNSET:
         asked["error_class"] = outcome.error_class.value
-    return asked or None
+    return asked if len(asked) else None
 
 
 def _said_before(step: Step, outcome: Outcome) -> bool:

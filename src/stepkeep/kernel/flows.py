@@ -7,7 +7,7 @@ calls it for reports, `elements` for the ends of calls.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TypedDict
 
 import msgspec
 from msgspec.structs import replace
@@ -78,7 +78,22 @@ def settled_calls(step: Step) -> int:
     return 0 if grown is None else grown.count - step.unmet
 
 
-def calls_told(outcome: Suspended) -> list[dict[str, Any]]:
+class CallRecord(TypedDict):
+    """A call of a flow as the journal has it."""
+
+    kind: str
+    name: str
+    arguments: str | None
+    step: msgspec.Raw
+
+
+class GrownRecord(TypedDict):
+    """What a flow has called."""
+
+    calls: list[CallRecord]
+
+
+def calls_told(outcome: Suspended) -> list[CallRecord]:
     """The new calls as the journal has them: what a judge needs to follow their steps."""
     return [
         {"kind": call.kind, "name": call.name, "arguments": call.digest, "step": msgspec.Raw(call.step.encode())}

@@ -7,6 +7,7 @@ The body is canonical JSON in field order. Nothing here reads or writes a databa
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -23,7 +24,7 @@ class Cause(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
     event: str
     actor: str
-    detail: dict[str, Any] | None = None
+    detail: Mapping[str, Any] | None = None
 
 
 class Hop(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, rename={"source": "from", "target": "to"}):

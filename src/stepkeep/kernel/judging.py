@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, Required, TypedDict
 
 import msgspec
 from msgspec.structs import replace
@@ -90,7 +90,7 @@ def judged_signal(draft: Draft, step: Step) -> Mapping[str, Any] | None:
     raise NotAllowed(said, rule=verdict.rule or "", reason=verdict.reason)
 
 
-def _verdict_on(draft: Draft, step: Step) -> tuple[Verdict, dict[str, Any]] | None:
+def _verdict_on(draft: Draft, step: Step) -> tuple[Verdict, Mapping[str, object]] | None:
     """What the policies that concern this step say about it now, and what the journal has about that."""
     plan, live = draft.plan, draft.snapshot.policy
     if live is None and not plan.policies:
@@ -172,7 +172,7 @@ def _rule_of(verdict: Verdict) -> str:
     return f"the rule {verdict.rule} of {where}" + (f": {verdict.reason}" if verdict.reason else "")
 
 
-def record_of(verdict: Verdict, revision: int | None, facts: Mapping[str, Any], read: Iterable[str]) -> dict[str, Any]:
+def record_of(verdict: Verdict, revision: int | None, facts: PolicyFacts, read: Iterable[str]) -> Mapping[str, object]:
     """What the journal has about a verdict. `revision` is the live policy that was asked, whichever rule spoke.
 
     The input is not repeated: the journal has its digest since the run was created.
@@ -183,7 +183,7 @@ def record_of(verdict: Verdict, revision: int | None, facts: Mapping[str, Any], 
         "by": None if verdict.rule is None else "definition" if verdict.revision is None else "tenant",
         "reason": verdict.reason,
         "revision": revision,
-        "facts": {part: facts[part] for part in sorted(read) if part != "input"},
+        "facts": {part: facts.get(part) for part in sorted(read) if part != "input"},
     }
     return {name: value for name, value in told.items() if value not in (None, "", {})}
 
@@ -212,13 +212,64 @@ def merged(policy: Approval, own: Approval | None) -> Approval:
 
 
 # -- facts -------------------------------------------------------------------------------------------------------------
-def _facts(draft: Draft, planned: PlannedStep, step: Step, read: frozenset[str]) -> dict[str, Any]:
+class StepFacts(TypedDict):
+    """`attempt` is the number of the attempt that would follow."""
+
+    name: str
+    kind: str
+    handler: str
+    effect: str
+    queue: str
+    capabilities: list[str]
+    attempt: int
+    tier: str
+
+
+class RunFacts(TypedDict):
+    id: str
+    workflow: str
+    version: int
+    dialect: str
+    domains: list[str]
+
+
+class TimeFacts(TypedDict):
+    iso: str
+    year: int
+    month: int
+    day: int
+    hour: int
+    weekday: int
+
+
+class PrincipalFacts(TypedDict):
+    """The person that asked for the run, with the roles and groups that count at this moment."""
+
+    name: str
+    registered: bool
+    roles: list[str]
+    groups: list[str]
+
+
+class PolicyFacts(TypedDict, total=False):
+    """What rules of policies read."""
+
+    step: Required[StepFacts]
+    run: Required[RunFacts]
+    time: TimeFacts
+    labels: Mapping[str, str]
+    principal: PrincipalFacts
+    spend: Mapping[str, Mapping[str, float]]
+    cost: Mapping[str, float]
+
+
+def _facts(draft: Draft, planned: PlannedStep, step: Step, read: frozenset[str]) -> PolicyFacts:
     """The parts of the facts that are read, and always the step and the run, which name what is judged."""
     plan, snapshot = draft.plan, draft.snapshot
     wants_origin = bool(read & {"principal", "labels"}) and snapshot.origin is None
     if wants_origin or ("input" in read and snapshot.input is None) or ("cost" in read and snapshot.costs is None):
         raise Missing(Need(input=wants_origin or "input" in read, costs="cost" in read))
-    facts: dict[str, Any] = {"step": step_facts(plan, planned, step.attempts), "run": run_facts(plan, draft.run_id)}
+    facts: PolicyFacts = {"step": step_facts(plan, planned, step.attempts), "run": run_facts(plan, draft.run_id)}
     if "time" in read:
         facts["time"] = time_facts(draft.now)
     if snapshot.origin is not None and "labels" in read:
@@ -234,8 +285,7 @@ def _facts(draft: Draft, planned: PlannedStep, step: Step, read: frozenset[str])
     return facts
 
 
-def step_facts(plan: Plan, planned: PlannedStep, attempts: int) -> dict[str, Any]:
-    """`attempt` is the number of the attempt that would follow."""
+def step_facts(plan: Plan, planned: PlannedStep, attempts: int) -> StepFacts:
     definition, executor = planned.definition, planned.executor
     kind = "gate" if definition.approval is not None else "wait"
     about = plan.definition.about.get("actions", {}).get(definition.name, {})
@@ -251,7 +301,7 @@ def step_facts(plan: Plan, planned: PlannedStep, attempts: int) -> dict[str, Any
     }
 
 
-def run_facts(plan: Plan, run_id: str) -> dict[str, Any]:
+def run_facts(plan: Plan, run_id: str) -> RunFacts:
     definition = plan.definition
     return {
         "id": run_id,
@@ -262,7 +312,7 @@ def run_facts(plan: Plan, run_id: str) -> dict[str, Any]:
     }
 
 
-def time_facts(now: int) -> dict[str, Any]:
+def time_facts(now: int) -> TimeFacts:
     moment = EPOCH + timedelta(microseconds=now)
     return {
         "iso": moment.isoformat(),
@@ -274,8 +324,7 @@ def time_facts(now: int) -> dict[str, Any]:
     }
 
 
-def principal_facts(authority: Authority, now: int) -> dict[str, Any]:
-    """The person that asked for the run, with the roles and groups that count at this moment."""
+def principal_facts(authority: Authority, now: int) -> PrincipalFacts:
     held = [one for one in authority.memberships if authority.registered and one.holds(now)]
     return {
         "name": authority.person,
@@ -285,9 +334,9 @@ def principal_facts(authority: Authority, now: int) -> dict[str, Any]:
     }
 
 
-def cost_facts(costs: Iterable[bytes | None]) -> dict[str, Any]:
+def cost_facts(costs: Iterable[bytes | None]) -> dict[str, float]:
     """The sums of what the attempts of a run reported, and how many have ended. `usd` and `tokens` are always there."""
-    found: dict[str, Any] = {"usd": 0.0, "tokens": 0.0, "attempts": 0.0}
+    found = {"usd": 0.0, "tokens": 0.0, "attempts": 0.0}
     for cost in costs:
         found["attempts"] += 1
         spent = None if cost is None else msgspec.json.decode(cost)

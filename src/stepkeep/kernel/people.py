@@ -8,7 +8,7 @@ about other steps.
 from __future__ import annotations
 
 import hmac
-from typing import Any
+from collections.abc import Mapping
 
 import msgspec
 from msgspec.structs import replace
@@ -28,7 +28,7 @@ from stepkeep.kernel.execution import pass_rules
 from stepkeep.kernel.failure import COMPLETION, Settled, fail_for_good
 from stepkeep.kernel.journal import payload_digest
 from stepkeep.kernel.judging import judged_signal, record_verdict
-from stepkeep.kernel.persons import record_of
+from stepkeep.kernel.persons import StepRecord, record_of
 from stepkeep.kernel.progress import settle
 from stepkeep.kernel.rows import Note, Step
 from stepkeep.kernel.separation import Act
@@ -73,7 +73,7 @@ def check_duties(draft: Draft, step: Step, caller: Caller, subject: str) -> Voic
     return voice
 
 
-def _proof(event: CompletionSignalled, voice: Voice) -> dict[str, Any]:
+def _proof(event: CompletionSignalled, voice: Voice) -> Mapping[str, str | None]:
     """What the journal keeps of a completion besides its outcome."""
     lent = {"for": voice.on_behalf_of, "delegation": voice.delegation} if voice.on_behalf_of else {}
     evidence = {"evidence": payload_digest(msgspec.json.encode(event.evidence))} if event.evidence else {}
@@ -111,8 +111,8 @@ def _complete(draft: Draft, step: Step, note: Note, event: CompletionSignalled) 
     return pass_rules(draft, draft.move(step, StepTrigger.COMPLETION_SUCCEEDED, note=note), digest)
 
 
-def _completion_record(draft: Draft, event: CompletionSignalled, voice: Voice) -> dict[str, Any]:
-    record: dict[str, Any] = {"outcome": event.outcome.value, "by": event.actor, "at": draft.now}
+def _completion_record(draft: Draft, event: CompletionSignalled, voice: Voice) -> StepRecord:
+    record: StepRecord = {"outcome": event.outcome.value, "by": event.actor, "at": draft.now}
     if voice.on_behalf_of is not None:
         record["for"] = voice.on_behalf_of
     if event.notes:

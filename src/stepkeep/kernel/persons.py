@@ -7,8 +7,8 @@ reads no store. `eligibility.py`, `adoption.py` and `operations/children.py` cal
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
-from typing import Any
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Literal, NotRequired, TypedDict
 
 import msgspec
 from msgspec.structs import replace
@@ -72,20 +72,49 @@ def carried(persons: Persons) -> Persons:
     return replace(persons, **cut, many=persons.many or any(len(getattr(persons, n)) > MOST_NAMES for n in KINDS))
 
 
-def told(persons: Persons | None) -> dict[str, Any]:
-    """These persons in the detail of a cause; nothing if there are none."""
-    said = msgspec.to_builtins(persons)
-    return {"persons": said} if said else {}
+def told(persons: Persons | None) -> Mapping[str, object]:
+    """These persons by kind, for the detail of a cause; empty if there are none."""
+    return msgspec.to_builtins(persons) or {}
 
 
 KINDS = ("executed", "completed", "decided", "lent", "shown")
 
 
-def record_of(step: Step) -> dict[str, Any]:
+BallotRecord = TypedDict(
+    "BallotRecord", {"by": str, "decision": Literal["approved", "rejected"], "at": int, "for": NotRequired[str]}
+)
+"""One decision of several about a gate."""
+
+StepRecord = TypedDict(
+    "StepRecord",
+    {
+        "decision": str,
+        "outcome": str,
+        "by": str,
+        "at": int,
+        "for": str,
+        "comment": str,
+        "reason": str,
+        "by_right_of": Sequence[str],
+        "delegation": str,
+        "key": str,
+        "service": bool,
+        "level": int,
+        "evidence": str | Sequence[str],
+        "votes": list[BallotRecord],
+        "notes": str,
+        "claim": object,
+    },
+    total=False,
+)
+"""How a step was settled: `decision` of a gate or a stuck step, `outcome` of a manual one."""
+
+
+def record_of(step: Step) -> StepRecord:
     """How a step was settled, and by whom."""
     if step.note is None or step.note.record is None:
         return {}
-    record: dict[str, Any] = _decode(step.note.record)
+    record: StepRecord = _decode(step.note.record)
     return record
 
 

@@ -336,7 +336,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
             unmet=call.needs,
             dependents=self._followers(no, call),
             call=call,
-            **_tests(definition, self.compile_test),
+            accepts=_accepts(definition, self.compile_test),
+            enough=_enough(definition, self.compile_test),
         )
 
     def _followers(self, no: int, call: Called) -> tuple[tuple[int, frozenset[StepState]], ...]:
@@ -581,8 +582,10 @@ def build_plan(
             by_hand=step.completion is Completion.MANUAL,
             sleeps=step.wait is not None and step.wait.sleeps is True,
             holds=_holds(step),
-            **_gate(step, definition, compile_facts),
-            **_tests(step, compile_test),
+            gate=step.approval or step.hold,
+            facts=_facts(step.approval or step.hold, definition, compile_facts),
+            accepts=_accepts(step, compile_test),
+            enough=_enough(step, compile_test),
         )
         for no, step in enumerate(ordered)
     )
@@ -636,9 +639,9 @@ def written_template(definition: StepDefinition) -> str:
 _encoder = msgspec.json.Encoder(order="sorted")
 
 
-def _beyond_defaults(value: msgspec.Struct) -> dict[str, Any]:
+def _beyond_defaults(value: msgspec.Struct) -> Mapping[str, object]:
     config = value.__struct_config__
-    said: dict[str, Any] = {} if config.tag is None else {str(config.tag_field): config.tag}
+    said: dict[str, object] = {} if config.tag is None else {str(config.tag_field): config.tag}
     for field in msgspec.structs.fields(type(value)):
         found = getattr(value, field.name)
         if field.required or (found is not msgspec.UNSET and found != field.default):
@@ -693,22 +696,18 @@ def _length(step: StepDefinition, definition: Definition, compile_length: Compil
     return None if length is msgspec.UNSET else compile_length(length, definition)
 
 
-def _tests(step: StepDefinition, compile_test: CompileTest) -> dict[str, Any]:
-    wait = step.wait
-    if wait is None:
-        return {}
-    return {
-        "accepts": None if wait.accepts is msgspec.UNSET else compile_test(wait.accepts, False),
-        "enough": None if wait.enough is msgspec.UNSET else compile_test(wait.enough, True),
-    }
+def _accepts(step: StepDefinition, compile_test: CompileTest) -> MessageTest | None:
+    given = msgspec.UNSET if step.wait is None else step.wait.accepts
+    return None if given is msgspec.UNSET else compile_test(given, False)
 
 
-def _gate(step: StepDefinition, definition: Definition, compile_facts: CompileFacts) -> dict[str, Any]:
-    gate = step.approval or step.hold
-    if gate is None:
-        return {}
-    facts = None if gate.facts is msgspec.UNSET else compile_facts(gate.facts, definition)
-    return {"gate": gate, "facts": facts}
+def _enough(step: StepDefinition, compile_test: CompileTest) -> MessageTest | None:
+    given = msgspec.UNSET if step.wait is None else step.wait.enough
+    return None if given is msgspec.UNSET else compile_test(given, True)
+
+
+def _facts(gate: Approval | None, definition: Definition, compile_facts: CompileFacts) -> Facts | None:
+    return None if gate is None or gate.facts is msgspec.UNSET else compile_facts(gate.facts, definition)
 
 
 def _as_case(owner: PlannedStep, case: StepDefinition) -> PlannedStep:

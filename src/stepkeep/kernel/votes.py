@@ -7,7 +7,7 @@ conflict that names the one on record. `decide` calls it; `eligibility.py` says 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Literal, TypedDict, cast
 
 import msgspec
 from msgspec.structs import replace
@@ -32,7 +32,7 @@ from stepkeep.kernel.events import ChangesRequested, EscalationRequested, GateDe
 from stepkeep.kernel.failure import REJECTION, Settled, fail_for_good
 from stepkeep.kernel.gates import gate_of, is_past_deadline, open_levels, opening_of
 from stepkeep.kernel.journal import payload_digest
-from stepkeep.kernel.persons import record_of
+from stepkeep.kernel.persons import BallotRecord, StepRecord, record_of
 from stepkeep.kernel.progress import settle
 from stepkeep.kernel.rows import Ballot, Note, Opening, Step, Vote, is_exhausted
 from stepkeep.kernel.separation import Act, read_exclusion
@@ -205,9 +205,7 @@ JOURNALED = ("decision", "comment", "for", "by_right_of", "delegation", "key", "
 """The parts of a decision that its cause in the journal has, besides the actor and the step."""
 
 
-def _record(
-    draft: Draft, event: GateDecided, chosen: Chosen, opening: Opening, evidence: bytes | None
-) -> dict[str, Any]:
+def _record(draft: Draft, event: GateDecided, chosen: Chosen, opening: Opening, evidence: bytes | None) -> StepRecord:
     """The decision as its caller and the record of the step see it. Parts that most decisions lack are left out."""
     decision = "approved" if event.approve else "rejected"
     rest = {
@@ -220,25 +218,39 @@ def _record(
         "evidence": payload_digest(evidence),
         "votes": [ballot_record(ballot) for ballot in opening.ballots] if len(opening.ballots) > 1 else None,
     }
-    return {
-        "decision": decision,
-        "by": event.actor,
-        "at": draft.now,
-        "comment": event.comment,
-        **{name: value for name, value in rest.items() if value},
-    }
+    record: StepRecord = {"decision": decision, "by": event.actor, "at": draft.now, "comment": event.comment}
+    return record | cast("StepRecord", {name: value for name, value in rest.items() if value})
 
 
-def ballot_record(ballot: Ballot) -> dict[str, Any]:
-    lent = {} if ballot.on_behalf_of is None else {"for": ballot.on_behalf_of}
-    return {"by": ballot.person, "decision": _word(ballot), "at": ballot.at, **lent}
+def ballot_record(ballot: Ballot) -> BallotRecord:
+    said: BallotRecord = {"by": ballot.person, "decision": _word(ballot), "at": ballot.at}
+    if ballot.on_behalf_of is not None:
+        said["for"] = ballot.on_behalf_of
+    return said
 
 
-def _word(ballot: Ballot) -> str:
+def _word(ballot: Ballot) -> Literal["approved", "rejected"]:
     return "approved" if ballot.approve else "rejected"
 
 
-def standing_of(gate: Approval, opening: Opening) -> dict[str, Any]:
+class CountedVotes(TypedDict):
+    approved: int
+    rejected: int
+
+
+class NeededVotes(TypedDict):
+    approved: int
+    of: str
+
+
+class GateStanding(TypedDict):
+    """How an open gate stands: what was counted, and what is still needed of whom."""
+
+    counted: CountedVotes
+    needs: NeededVotes
+
+
+def standing_of(gate: Approval, opening: Opening) -> GateStanding:
     """How an open gate stands: what was counted, and what is still needed of whom."""
     approved = sum(ballot.approve for ballot in opening.ballots)
     return {
@@ -331,11 +343,12 @@ def _no_double_click(draft: Draft, gate: Step, actor: str, decision: str) -> Non
             raise Conflict(f"{said} if you mean it.", {"step": before, **record_of(step)})
 
 
-def _said(step: Step, actor: str) -> Iterable[dict[str, Any]]:
+def _said(step: Step, actor: str) -> Iterable[StepRecord | BallotRecord]:
     """The decisions of this person in the record of a gate."""
     record = record_of(step)
     if "decision" in record:
-        yield from (one for one in record.get("votes") or [record] if one.get("by") == actor)
+        said: Sequence[StepRecord | BallotRecord] = record.get("votes") or (record,)
+        yield from (one for one in said if one.get("by") == actor)
 
 
 def _said_before(step: Step, actor: str, decision: str) -> bool:

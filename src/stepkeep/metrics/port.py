@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, MutableMapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, MutableMapping
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any, NamedTuple
 
@@ -21,14 +21,14 @@ from stepkeep.network.listening import BACKLOG
 JSON = "application/json"
 
 
-class Told(NamedTuple):
+class HealthAnswer(NamedTuple):
     """The answer to a health check."""
 
     is_good: bool
-    body: dict[str, Any]
+    body: Mapping[str, object]
 
 
-Check = Callable[[], Awaitable[Told]]
+Check = Callable[[], Awaitable[HealthAnswer]]
 
 
 class Port:

@@ -8,12 +8,25 @@ from __future__ import annotations
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import TypedDict
 
 from stepkeep.metrics.exposition import Exposition
-from stepkeep.metrics.port import Port, Told, open_port
+from stepkeep.metrics.port import HealthAnswer, Port, open_port
 from stepkeep.operations.transact import Transactor
 from stepkeep.worker.loop import Worker
+
+
+class WorkerHealth(TypedDict):
+    """A worker as its health check tells it."""
+
+    worker: str | None
+    store_up: bool
+    draining: bool
+    held: int
+    free: int
+    loop_lag_seconds: float
+    answered_seconds_ago: float
+    claimed_seconds_ago: float
 
 
 @asynccontextmanager
@@ -22,7 +35,7 @@ async def open_worker_port(
 ) -> AsyncIterator[None]:
     """Tell about this worker on this socket inside the block."""
 
-    def body() -> dict[str, Any]:
+    def body() -> WorkerHealth:
         found = worker.vitals()
         return {
             "worker": found.id,
@@ -35,13 +48,13 @@ async def open_worker_port(
             "claimed_seconds_ago": round(found.claimed_seconds_ago, 3),
         }
 
-    async def healthy() -> Told:
-        return Told(True, {"status": "ok", **body()})
+    async def healthy() -> HealthAnswer:
+        return HealthAnswer(True, {"status": "ok", **body()})
 
-    async def ready() -> Told:
+    async def ready() -> HealthAnswer:
         found = worker.vitals()
         is_ready = found.id is not None and found.is_store_up and not found.is_draining
-        return Told(is_ready, {"status": "ready" if is_ready else "not ready", **body()})
+        return HealthAnswer(is_ready, {"status": "ready" if is_ready else "not ready", **body()})
 
     exposition = Exposition(transactor, tenant=tenant, workers=lambda: [worker.vitals()])
     async with open_port(listener, Port(exposition, healthy, ready), exposition):

@@ -296,7 +296,7 @@ async def _events(response: Response) -> AsyncIterator[ServerEvent]:
             raise errors.ConnectionLost("an event of the stream is too large.")
 
 
-def _query(given: Mapping[str, Any] | None) -> dict[str, Any]:
+def _query(given: Mapping[str, Any] | None) -> Mapping[str, Any]:
     found: dict[str, Any] = {}
     for name, value in (given or {}).items():
         if value is not None:

@@ -6,11 +6,12 @@ from collections.abc import Iterator
 from enum import Enum
 from functools import cache
 from html import escape
-from typing import Annotated, Any, dataclass_transform
+from typing import Annotated, Any, TypeVar, dataclass_transform
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
+A = TypeVar("A", bound="Answer")
 MOST_SHOWN, LONGEST_SHOWN = 3, 60
 """How many items of a list, and how many characters of a text, the short form of an answer has."""
 
@@ -36,6 +37,10 @@ class Answer(msgspec.Struct, frozen=True):
         """The answer as plain values."""
         found: dict[str, Any] = msgspec.to_builtins(self)
         return found
+
+    def extended(self, kind: type[A], **more: Any) -> A:
+        """An answer of a larger kind: these fields, and more."""
+        return kind(**msgspec.structs.asdict(self), **more)
 
     def __getitem__(self, name: str) -> Any:
         found = self.get(name, UNSET)

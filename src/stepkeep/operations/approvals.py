@@ -16,10 +16,9 @@ from msgspec import UNSET, UnsetType, field
 
 from stepkeep.kernel.authority import Authority, Caller
 from stepkeep.kernel.changes import changes_record
-from stepkeep.kernel.definition import Approval
 from stepkeep.kernel.errors import DefinitionChanged, InvalidInput, NotAllowed, Unreadable
 from stepkeep.kernel.gates import gate_terms, holding_rule
-from stepkeep.kernel.rows import Changes, Gate, Opening
+from stepkeep.kernel.rows import Changes, Gate
 from stepkeep.kernel.states import StepState
 from stepkeep.kernel.votes import standing_of
 from stepkeep.operations import validate
@@ -213,6 +212,7 @@ def _view(
     if reason is not None:
         refusal = NotAllowed(f"run {gate.run_id} is quarantined: {reason}", "quarantined", asking.caller.actor)
     shown = decode_json(gate.shown)
+    standing = standing_of(terms, opening)
     return OpenGate(
         run_id=gate.run_id,
         step=planned.name,
@@ -227,7 +227,8 @@ def _view(
         shown_digest=gate.shown_digest,
         not_=list(terms.excluded),
         quorum=terms.quorum,
-        **_standing(terms, opening),
+        counted=Counted(**standing["counted"]),
+        needs=Needs(**standing["needs"]),
         votes=ballots(opening),
         changes=None if opening.changes is None else _changes(opening.changes),
         rule=holding_rule(step),
@@ -235,11 +236,6 @@ def _view(
         refusal=None if refusal is None else Refusal(rule=refusal.rule, message=str(refusal)),
         command=None if refusal is not None else shlex.join(["stepkeep", "approve", gate.run_id, planned.name]),
     )
-
-
-def _standing(terms: Approval, opening: Opening) -> dict[str, Any]:
-    found = standing_of(terms, opening)
-    return {"counted": Counted(**found["counted"]), "needs": Needs(**found["needs"])}
 
 
 def _changes(changes: Changes) -> RequestedChanges:

@@ -14,7 +14,7 @@ import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TypedDict
 
 import msgspec
 
@@ -35,6 +35,32 @@ UNFINISHED = ".unfinished-"
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
+
+
+class ArchiveFile(TypedDict):
+    name: str
+    lines: int
+    bytes: int
+    sha256: str
+
+
+class EndedBetween(TypedDict):
+    first: str
+    last: str
+
+
+class ArchiveManifest(TypedDict):
+    """What an archive has: its runs, the times at which the first and the last ended, and its files."""
+
+    format: str
+    tenant: str
+    archived_at: str
+    runs: int
+    entries: int
+    first: str
+    last: str
+    ended: EndedBetween
+    files: Mapping[str, ArchiveFile]
 
 
 class Sealed(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,7 +108,7 @@ def rest_of(whole: WholeRun, plan: Plan) -> bytes:
     )
 
 
-def _plain(row: msgspec.Struct) -> dict[str, Any]:
+def _plain(row: msgspec.Struct) -> Mapping[str, object]:
     """A row's fields by name; payloads are JSON already and stay unchanged."""
     fields = msgspec.structs.asdict(row)
     owner = {"tenant", "run_id"} if "run_id" in fields else set()
@@ -147,7 +173,7 @@ class Archive:
         self._log.discard()
         self._rest.discard()
 
-    def _manifest(self, archived_at: int, files: Mapping[str, Any]) -> dict[str, Any]:
+    def _manifest(self, archived_at: int, files: Mapping[str, ArchiveFile]) -> ArchiveManifest:
         ends = sorted(whole.record.run.ended_at or 0 for whole in self._runs)
         return {
             "format": FORMAT,
@@ -185,7 +211,7 @@ class _Part:
             self._digest = hashlib.file_digest(file, "sha256").hexdigest()
         return self._digest
 
-    def settle(self, name: str) -> dict[str, Any]:
+    def settle(self, name: str) -> ArchiveFile:
         size = self._path.stat().st_size
         self._path.replace(self._path.with_name(name))
         return {"name": name, "lines": self._lines, "bytes": size, "sha256": self._digest}

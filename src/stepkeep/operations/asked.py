@@ -29,7 +29,7 @@ class People(Answer, kw_only=True):
     more: int
 
 
-class Asked(msgspec.Struct, frozen=True, kw_only=True):
+class StepPeople(msgspec.Struct, frozen=True, kw_only=True):
     """The people of a waiting step. `of` says in words which people it takes, and is empty if it takes anyone.
 
     `needs` is the number of decisions that are missing. `may` and `may_not` have the people that are known: those with
@@ -57,13 +57,13 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
         return bool(self.of) and not self.may and not self.more
 
 
-def in_words(asked: Asked | None, act: str) -> str:
+def in_words(asked: StepPeople | None, act: str) -> str:
     """Sentences about the people who may act, and about those who may not.
 
     >>> barred = Barred(person="ann", rule="maker_checker", reason="ann asked for the run")
-    >>> in_words(Asked(of="role finance", may=("bea", "cyd"), may_not=(barred,)), "decide it")
+    >>> in_words(StepPeople(of="role finance", may=("bea", "cyd"), may_not=(barred,)), "decide it")
     ' bea and cyd may decide it. ann may not: ann asked for the run.'
-    >>> in_words(Asked(may_not=(barred,)), "complete it")
+    >>> in_words(StepPeople(may_not=(barred,)), "complete it")
     ' Anyone else than ann may complete it. ann may not: ann asked for the run.'
     """
     if asked is None or not (asked.of or asked.may or asked.may_not):

@@ -57,14 +57,14 @@ OWN_RECORD: Final = ("users.", "keys.", "tenants.")
 """Operations that write the journal of people in their own transaction; only their refusals are written here."""
 
 
-class Asked(msgspec.Struct, frozen=True):
+class AuditedRequest(msgspec.Struct, frozen=True):
     """The HTTP request that an operation is asked for by."""
 
     request_id: str
     address: str | None
 
 
-REQUEST: ContextVar[Asked | None] = ContextVar("stepkeep_request", default=None)
+REQUEST: ContextVar[AuditedRequest | None] = ContextVar("stepkeep_request", default=None)
 
 
 class AuditEntry(Answer, kw_only=True):

@@ -6,8 +6,7 @@ lost, and no id is delivered twice. The kernel decides what a message does to a 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 from msgspec.structs import replace
@@ -86,7 +85,7 @@ class Sent(msgspec.Struct, frozen=True, kw_only=True):
     repeated: bool = False
     dropped: bool = False
 
-    def record(self) -> dict[str, Any]:
+    def record(self) -> Mapping[str, object]:
         return {**msgspec.structs.asdict(self), "kept_until": instant(self.kept_until)}
 
 

@@ -24,7 +24,7 @@ from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.rows import Opening, Step, is_exhausted
 from stepkeep.kernel.separation import Objection
 from stepkeep.kernel.states import StepState
-from stepkeep.operations.asked import Asked, Barred
+from stepkeep.operations.asked import Barred, StepPeople
 from stepkeep.operations.plans import plan_for
 from stepkeep.operations.transact import Transactor
 from stepkeep.store.principals import SubjectKind
@@ -83,7 +83,7 @@ async def read_case(transactor: Transactor, record: RunRecord, now: int) -> Case
     )
 
 
-async def asked_of(store: Store, case: Case, step: Step, reader: Caller | None = None) -> Asked:
+async def asked_of(store: Store, case: Case, step: Step, reader: Caller | None = None) -> StepPeople:
     """The people whom this waiting step asks, each with the answer whether they may act; and whether the reader may."""
     gate = None if is_exhausted(step) else gate_terms(step, case.plan.of(step))
     if gate is None or step.state is not StepState.AWAITING_APPROVAL:
@@ -111,7 +111,7 @@ async def asked_of(store: Store, case: Case, step: Step, reader: Caller | None =
     if reader is not None and case.refusal(step.no, reader, authorities) is not None:
         lends = reader.key is None and authorities[reader].vouching_allowed
         words = ("--by", may[0]) if lends and may else None
-    return Asked(
+    return StepPeople(
         of=of,
         needs=needs,
         may=tuple(may),

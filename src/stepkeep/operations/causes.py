@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from stepkeep.operations.answers import Answer, says
-from stepkeep.operations.asked import Asked
+from stepkeep.operations.asked import StepPeople
 
 SECOND = 1_000_000
 NAMED = 3
@@ -80,7 +80,7 @@ class Cause(msgspec.Struct, frozen=True, kw_only=True):
     since: int | None = None
     until: int | None = None
     command: tuple[str, ...] = ()
-    asked: Asked | None = None
+    asked: StepPeople | None = None
     pause: PausedBy | None = None
 
 

@@ -6,7 +6,7 @@ Nothing more is read for a run that repeats none and has not ended.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypedDict
 
 import msgspec
 
@@ -23,10 +23,15 @@ PLACE = {"rerun": "from", "fork": "at"}
 """How the step is introduced from which a run goes on."""
 
 
-async def course(
-    transactor: Transactor, record: RunRecord, entries: Sequence[SealedEntry] | None = None
-) -> dict[str, Any]:
-    """`continues`, the run that this one repeats or continues, and `continued_by`, the runs that do so with this one.
+class Course(TypedDict):
+    """The run that a run repeats or continues, and the runs that do so with this one."""
+
+    continues: Continues | None
+    continued_by: list[str]
+
+
+async def course(transactor: Transactor, record: RunRecord, entries: Sequence[SealedEntry] | None = None) -> Course:
+    """What this run continues, and what continues it.
 
     `entries` is the journal of the run, if it was read already.
     """

@@ -8,12 +8,12 @@ The relay keeps `Folds`; `outgoing` asks it.
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
-from stepkeep.dialects.dialect import DomainEvent, Silent, Teller
+from stepkeep.dialects.dialect import DomainEvent, LogLine, Silent, Teller
 from stepkeep.dialects.registry import dialect as dialect_named
 from stepkeep.dialects.registry import names as dialect_names
 from stepkeep.kernel.journal import SealedEntry
@@ -136,7 +136,7 @@ async def _made(
     transactor: Transactor, record: RunRecord, plan: Plan, which: Selection, made: list[Made]
 ) -> AsyncIterator[OutgoingEvent]:
     """The events to send. The whole run is read if a wanted one is late, once."""
-    whole: tuple[Mapping[str, Any], list[dict[str, Any]]] | None = None
+    whole: tuple[Mapping[str, Any], Sequence[LogLine]] | None = None
     for one in made:
         data = [one.event.data]
         if one.event.late is not None:
@@ -155,9 +155,7 @@ def _outgoing(record: RunRecord, one: Made, data: list[Mapping[str, Any]]) -> It
         yield event_of(record.details, seq, number, *about)
 
 
-async def _whole(
-    transactor: Transactor, record: RunRecord, plan: Plan
-) -> tuple[Mapping[str, Any], list[dict[str, Any]]]:
+async def _whole(transactor: Transactor, record: RunRecord, plan: Plan) -> tuple[Mapping[str, Any], Sequence[LogLine]]:
     run, name = record.run, plan.definition.dialect
     whole = await read_snapshot(transactor, run.id, tenant=run.tenant, with_messages=True)
     return await canonical_of(transactor, whole, plan), lines_of(whole, plan, name)[1:-1]

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from stepkeep.dialects.dialect import Judged
+from stepkeep.dialects.dialect import Judged, LogLine
 from stepkeep.dialects.grounds import FINAL, Seen, fact_of
 from stepkeep.dialects.machine import MachineView
 from stepkeep.dialects.projection import Shown
@@ -25,7 +25,6 @@ from stepkeep.kernel.tables import StepTrigger
 from stepkeep.operations.journaled_calls import JournaledCalls
 from stepkeep.operations.lines import Move, opening_line, severity_of, timestamp
 
-Line = dict[str, Any]
 STEPS = ("step", "undo")
 """Kinds of shown arrows that are about a step."""
 
@@ -82,7 +81,7 @@ class DialectScribe:
         self.shown: str | None = None
         """The current state of the run (or worker) in the dialect."""
 
-    def opening(self, tenant: str, plan: Plan, at: int, *, live: bool = False) -> Line:
+    def opening(self, tenant: str, plan: Plan, at: int, *, live: bool = False) -> LogLine:
         """The first line: the definition that the run was created from. It is chained, and its number is 0. `live`
         says that lines are added while the run goes on: it is closed when the run has ended."""
         said = {} if self._subject.correlation_id is None else {"correlation_id": self._subject.correlation_id}
@@ -90,7 +89,7 @@ class DialectScribe:
         line = opening_line(tenant, self._subject.id, said, plan, at, dialect=self._judged.name, line=0, **more)
         return self._chained(line)
 
-    def lines(self, move: Move) -> list[Line]:
+    def lines(self, move: Move) -> list[LogLine]:
         """The lines of one hop: none for a note or an unchanged state, two where a step also changes the run."""
         hop = move.hop
         if hop is None:
@@ -132,7 +131,7 @@ class DialectScribe:
         named = planned.executor.name if isinstance(planned.executor, Handler) else ""
         return planned.phase is Phase.MAIN and named in self._judged.final
 
-    def _line(self, move: Move, hop: Hop, shown: Shown) -> Line:
+    def _line(self, move: Move, hop: Hop, shown: Shown) -> LogLine:
         entity = self._subject.id if shown.kind not in STEPS else f"{self._subject.id}/{shown.name}"
         view = self._machines[shown.noun]
         if shown.kind not in STEPS:
@@ -153,7 +152,7 @@ class DialectScribe:
             metadata["ground"] = shown.ground
         if shown.extension:
             metadata["extension"] = True
-        line = {
+        line: LogLine = {
             "timestamp": timestamp(move.entry.at),
             "event_type": f"{shown.noun}_state_transition",
             "severity": _severity(view, hop, shown),
@@ -165,7 +164,7 @@ class DialectScribe:
         }
         return self._sealed(line)
 
-    def head(self, tenant: str, seq: int, head: bytes, state: str, at: int) -> Line:
+    def head(self, tenant: str, seq: int, head: bytes, state: str, at: int) -> LogLine:
         """The closing line: the canonical journal's head, this log's chain, and the final state in the dialect."""
         metadata = self._circumstances(tenant, seq, at) | {
             "entries": seq,
@@ -175,7 +174,7 @@ class DialectScribe:
             "head": head.hex(),
             "chain": self._chain.hex(),
         }
-        line = {
+        line: LogLine = {
             "timestamp": timestamp(at),
             "event_type": "journal_head",
             "severity": "info",
@@ -187,9 +186,9 @@ class DialectScribe:
         }
         return self._sealed(line)
 
-    def _circumstances(self, tenant: str, seq: int, at: int) -> dict[str, Any]:
+    def _circumstances(self, tenant: str, seq: int, at: int) -> dict[str, object]:
         subject = self._subject
-        said: dict[str, Any] = {"tenant": tenant, f"{subject.kind}_id": subject.id}
+        said: dict[str, object] = {"tenant": tenant, f"{subject.kind}_id": subject.id}
         if subject.correlation_id is not None:
             said["correlation_id"] = subject.correlation_id
         return said | {
@@ -200,19 +199,19 @@ class DialectScribe:
             "at": at,
         }
 
-    def _about(self, hop: Hop, shown: Shown) -> dict[str, Any]:
+    def _about(self, hop: Hop, shown: Shown) -> dict[str, object]:
         """What the first line of an entity says about it, so that a log can be checked on its own."""
         subject = self._subject
         if shown.kind not in STEPS:
             hidden = 0 if subject.plan is None else sum(map(self._is_final, subject.plan.steps))
             less = {"steps": subject.facts["steps"] - hidden} if hidden else {}
             return {**subject.facts, **less} if shown.source is None else {}
-        about: dict[str, Any] = {"step": shown.name, "no": hop.no}
+        about: dict[str, object] = {"step": shown.name, "no": hop.no}
         if shown.source is None and self._plan is not None:
             about |= step_facts(self._plan.at(hop.no))
         return about
 
-    def _particulars(self, hop: Hop, shown: Shown) -> dict[str, Any]:
+    def _particulars(self, hop: Hop, shown: Shown) -> dict[str, object]:
         plan = self._subject.plan
         of = hop.of if shown.kind in STEPS or hop.no == RUN_ENTITY else hop.no
         said: dict[str, Any] = {"of": None if of is None or plan is None else plan.at(of).name}
@@ -235,17 +234,17 @@ class DialectScribe:
         is_loss = hop.trigger == StepTrigger.LEASE_LOST
         return is_loss and plan is not None and plan.at(hop.no).retry.counts_losses is False
 
-    def _sealed(self, line: Line) -> Line:
+    def _sealed(self, line: LogLine) -> LogLine:
         self._lines += 1
         return self._chained(line)
 
-    def _chained(self, line: Line) -> Line:
+    def _chained(self, line: LogLine) -> LogLine:
         self._chain = hashlib.sha256(self._chain + canonical_json(line)).digest()
         line["metadata"]["hash"] = self._chain.hex()
         return line
 
 
-def step_facts(planned: PlannedStep) -> dict[str, Any]:
+def step_facts(planned: PlannedStep) -> dict[str, object]:
     """What a log says of a step on its first line."""
     written = planned.definition
     if planned.phase is Phase.UNDO:

@@ -6,7 +6,7 @@ Durations are stored in microseconds and told with their units. `publish` tells 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -76,7 +76,7 @@ def _cut(text: str, first: int) -> str:
     return f"{'…' if begin else ''}{part}{'…' if begin + len(part) < len(text) else ''}"
 
 
-def _plain(definition: Definition) -> dict[str, Any]:
+def _plain(definition: Definition) -> Mapping[str, Any]:
     """As JSON, with steps by their names, so that an added step is one difference."""
     said: dict[str, Any] = msgspec.to_builtins(definition)
     return said | {"steps": {step["name"]: step for step in said["steps"]}}

@@ -19,7 +19,7 @@ from stepkeep.kernel.resources import ready_since
 from stepkeep.kernel.rows import Note, Run, Step, is_exhausted
 from stepkeep.kernel.states import RUN_TERMINAL, STEP_TERMINAL, STEP_WAITING, Phase, RunState, StepState
 from stepkeep.kernel.waits import is_several
-from stepkeep.operations.asked import Asked, in_words
+from stepkeep.operations.asked import StepPeople, in_words
 from stepkeep.operations.causes import ATTENTION, SECOND, Cause, Explanation, PausedBy, Why, by, listed, span, until
 from stepkeep.operations.instants import instant
 from stepkeep.operations.open_gates import asked_people
@@ -47,7 +47,7 @@ class Scene(msgspec.Struct, frozen=True, kw_only=True):
     former: tuple[Service, ...] = ()
     quarantined: str | None = None
     progress: Mapping[int, str] = {}
-    asked: Mapping[int, Asked] = {}
+    asked: Mapping[int, StepPeople] = {}
     pause: Pause | None = None
     pauses: Pauses = NONE
     course: Mapping[str, Any] | None = None
@@ -274,7 +274,7 @@ def _approval(scene: Scene, step: Step, planned: PlannedStep) -> Cause:
     return Cause(code=Why.APPROVAL, subject=planned.name, sentence=said, until=ends, command=command, asked=asked)
 
 
-def _as_allowed(asked: Asked | None, command: tuple[str, ...]) -> tuple[str, ...]:
+def _as_allowed(asked: StepPeople | None, command: tuple[str, ...]) -> tuple[str, ...]:
     """The command, if the reader may act; in the name of a person who may, where names are taken; or none."""
     words = () if asked is None else asked.reader
     return () if words is None else (*command, *words)

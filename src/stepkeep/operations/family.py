@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TypedDict
 
 from msgspec import UNSET
 from msgspec.json import decode
@@ -29,12 +29,20 @@ def has_children(plan: Plan) -> bool:
     return has_flows or any(step.child is not UNSET for step in plan.definition.work)
 
 
-async def family(transactor: Transactor, run: Run, plan: Plan, cost: dict[str, float]) -> dict[str, Any]:
-    """The parts of a run's view about its tree: `parent`, `children` and `tree_cost`; empty without either.
+class Family(TypedDict, total=False):
+    """The parts of a run's view about its tree. A run as which a flow continued is in no tree, and named here."""
 
-    A run as which a flow continued is in no tree: `continued_as` and `continued_from` name it.
-    """
-    shown: dict[str, Any] = {}
+    parent: Parent
+    children: list[ChildRun]
+    tree_cost: dict[str, float]
+    children_left_off: int
+    continued_as: Successor
+    continued_from: str
+
+
+async def family(transactor: Transactor, run: Run, plan: Plan, cost: dict[str, float]) -> Family:
+    """What a run's view has about its tree; empty without parent and children."""
+    shown: Family = {}
     may_continue = any(isinstance(step.growth, Flow) for step in plan.steps)
     link = None
     if is_child(run.id) or may_continue:

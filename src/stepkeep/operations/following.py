@@ -6,8 +6,9 @@ on earlier ones, so that a follower reads a journal from its beginning once. The
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TypedDict
 
+from stepkeep.dialects.dialect import LogLine
 from stepkeep.kernel.errors import NotFound
 from stepkeep.kernel.journal import SealedEntry
 from stepkeep.kernel.states import RUN_TERMINAL
@@ -18,6 +19,17 @@ from stepkeep.operations.plans import plan_for
 from stepkeep.operations.transact import Transactor
 
 PAGE = 1000
+
+
+class FollowedEntry(TypedDict):
+    """An entry of a journal: its stored bytes and their hash, and its lines."""
+
+    run_id: str
+    seq: int
+    at: str
+    hash: str
+    body: str
+    lines: list[LogLine]
 
 
 class JournalFollower:
@@ -43,9 +55,9 @@ class JournalFollower:
                 break
             await self._look()
 
-    async def read(self, limit: int = PAGE) -> list[dict[str, Any]]:
+    async def read(self, limit: int = PAGE) -> list[FollowedEntry]:
         """The next entries; empty if there are none yet."""
-        found = [
+        found: list[FollowedEntry] = [
             {
                 "run_id": entry.run_id,
                 "seq": entry.seq,
@@ -62,7 +74,7 @@ class JournalFollower:
     async def _entries(self, limit: int) -> list[SealedEntry]:
         return await self._transactor.store.read_journal(self._tenant, self.run_id, self.seq, min(limit, PAGE))
 
-    def _lines(self, entry: SealedEntry) -> list[dict[str, Any]]:
+    def _lines(self, entry: SealedEntry) -> list[LogLine]:
         assert self._log is not None, "begin the follower first"
         self.seq = entry.seq
         return self._log.lines(entry)

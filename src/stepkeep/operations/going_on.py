@@ -15,9 +15,9 @@ from msgspec.structs import replace
 from uuid_utils import uuid7
 
 from stepkeep.kernel.adoption import (
-    Asked,
     Choice,
     Continuation,
+    ContinuationRequest,
     GoingOn,
     Why,
     choose,
@@ -74,7 +74,7 @@ ASKS_ANEW = (Why.INPUT_DIFFERS, Why.OWN_DECISION, Why.PLAN_DIFFERS)
 """Why people are asked once more about a step that they decided."""
 
 
-class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+class ContinuationOptions(msgspec.Struct, frozen=True, kw_only=True):
     """What a caller asks for. `given` is another input, as JSON; `version` another version of the workflow."""
 
     how: GoingOn
@@ -83,7 +83,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     version: int | None = None
 
 
-class Prepared(msgspec.Struct, frozen=True, kw_only=True):
+class PreparedContinuation(msgspec.Struct, frozen=True, kw_only=True):
     """The earlier run with its plan, the plan of the new one, what becomes of its steps, and the outputs to copy."""
 
     whole: WholeRun
@@ -99,7 +99,7 @@ async def go_on(
     transactor: Transactor,
     starter: Starter,
     run_id: str,
-    wanted: Wanted,
+    wanted: ContinuationOptions,
     *,
     caller: Caller,
     idempotency_key: str | None = None,
@@ -111,7 +111,9 @@ async def go_on(
     return await starter.start(replace(request, idempotency_key=idempotency_key, scope=scope))
 
 
-async def request_for(transactor: Transactor, found: Prepared, wanted: Wanted, *, caller: Caller) -> StartRequest:
+async def request_for(
+    transactor: Transactor, found: PreparedContinuation, wanted: ContinuationOptions, *, caller: Caller
+) -> StartRequest:
     """The start of the new run."""
     details, run, new_id = found.whole.record.details, found.whole.record.run, str(uuid7())
     return StartRequest(
@@ -162,7 +164,9 @@ class ContinuationPreview(Answer, rename={"as_": "as", "from_": "from"}, kw_only
     steps: list[StepFate]
 
 
-async def preview(transactor: Transactor, run_id: str, wanted: Wanted, *, caller: Caller) -> ContinuationPreview:
+async def preview(
+    transactor: Transactor, run_id: str, wanted: ContinuationOptions, *, caller: Caller
+) -> ContinuationPreview:
     """What would run again, what would be adopted, and which effects may happen twice. It writes nothing."""
     found = await prepare(transactor, run_id, wanted, caller=caller)
     if wanted.how is GoingOn.RETRY:
@@ -222,7 +226,9 @@ def _check_start(plan: Plan, start: str) -> None:
 
 
 # -- the earlier run -------------------------------------------------------------------------------------------------
-async def prepare(transactor: Transactor, run_id: str, wanted: Wanted, *, caller: Caller) -> Prepared:
+async def prepare(
+    transactor: Transactor, run_id: str, wanted: ContinuationOptions, *, caller: Caller
+) -> PreparedContinuation:
     whole = await read_snapshot(transactor, run_id, tenant=caller.tenant)
     run = whole.record.run
     _check_state(run_id, run.state, wanted.how)
@@ -237,7 +243,9 @@ async def prepare(transactor: Transactor, run_id: str, wanted: Wanted, *, caller
         _check_start(plan, wanted.start)
     before = (await transactor.payloads.detail(whole.record.details)).input
     given = before if wanted.given is None else wanted.given
-    asked = Asked(how=wanted.how, start=wanted.start, same_input=_is_same(before, given), actor=caller.actor)
+    asked = ContinuationRequest(
+        how=wanted.how, start=wanted.start, same_input=_is_same(before, given), actor=caller.actor
+    )
     undone = await _undone_elsewhere(transactor, whole, old, caller.tenant)
     live = None if asked.same_input else await transactor.store.read_policy(caller.tenant)
     policy = None if live is None else compiled(live, transactor.plans.live.opened)
@@ -249,7 +257,7 @@ async def prepare(transactor: Transactor, run_id: str, wanted: Wanted, *, caller
             f"run {run_id} cannot go on under version {plan.definition.version}: {found[0]}.", {"reasons": found}
         )
     continuation, references = await _continuation(transactor, whole, old, plan, wanted, adopted)
-    return Prepared(
+    return PreparedContinuation(
         whole=whole,
         old=old,
         plan=plan,
@@ -310,7 +318,7 @@ def _source(run_id: str, plan: Plan, step: Step) -> tuple[str, str]:
 
 # -- what is adopted -------------------------------------------------------------------------------------------------
 async def _continuation(
-    transactor: Transactor, whole: WholeRun, old: Plan, new: Plan, wanted: Wanted, adopted: Sequence[str]
+    transactor: Transactor, whole: WholeRun, old: Plan, new: Plan, wanted: ContinuationOptions, adopted: Sequence[str]
 ) -> tuple[Continuation, tuple[str, ...]]:
     """The notes of the adopted steps, and the digests of outputs that are kept outside their rows."""
     run = whole.record.run

@@ -18,7 +18,7 @@ def instant(micros: int | None) -> str | None:
     return datetime.fromtimestamp(micros / 1_000_000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def dated(record: Mapping[str, Any]) -> dict[str, Any]:
+def dated(record: Mapping[str, Any]) -> dict[str, object]:
     """The record of a decision, as callers get it: `at` is text, also of the decisions that it was counted with.
 
     >>> dated({"by": "bea", "at": 1_500_000})

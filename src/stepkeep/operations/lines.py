@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from stepkeep.dialects.dialect import LogLine
 from stepkeep.edges.safe_text import inert_json
 from stepkeep.kernel.errors import InvariantBroken
 from stepkeep.kernel.journal import RUN_ENTITY, Cause, Entry, Hop, SealedEntry, open_entry
@@ -122,11 +123,11 @@ class Scribe:
         self._correlated = {} if correlation_id is None else {"correlation_id": correlation_id}
         self._state: str | None = None
 
-    def lines(self, move: Move) -> list[dict[str, Any]]:
+    def lines(self, move: Move) -> list[LogLine]:
         """Every hop is one line here; a dialect may show none or two."""
         return [self.line(move)]
 
-    def line(self, move: Move) -> dict[str, Any]:
+    def line(self, move: Move) -> LogLine:
         entry, hop = move.entry, move.hop
         metadata = self._circumstances(move)
         kind, entity = f"{self._kind}_state_transition", entry.run_id
@@ -146,7 +147,7 @@ class Scribe:
             metadata["hash"] = move.seal.hex()
         return _line(entry.at, kind, severity, entity, source, target, trigger, metadata)
 
-    def _circumstances(self, move: Move) -> dict[str, Any]:
+    def _circumstances(self, move: Move) -> dict[str, object]:
         """Common fields of notes and hops: journal, sequence, time and cause."""
         entry, cause = move.entry, move.cause
         said = {
@@ -165,11 +166,11 @@ class Scribe:
             said["detail"] = cause.detail
         return said
 
-    def opening(self, tenant: str, plan: Plan, at: int) -> dict[str, Any]:
+    def opening(self, tenant: str, plan: Plan, at: int) -> LogLine:
         """The first line: the definition that the run was created from."""
         return opening_line(tenant, self._owner, self._correlated, plan, at)
 
-    def head(self, tenant: str, seq: int, head: bytes, state: str, at: int) -> dict[str, Any]:
+    def head(self, tenant: str, seq: int, head: bytes, state: str, at: int) -> LogLine:
         """The closing line: what the run's (or worker's) own row says about its journal."""
         metadata = {
             "tenant": tenant,
@@ -186,7 +187,7 @@ class Scribe:
     def _name(self, no: int) -> str:
         return self._names.get(no, f"#{no}")
 
-    def _particulars(self, hop: Hop) -> dict[str, Any]:
+    def _particulars(self, hop: Hop) -> dict[str, object]:
         said = {
             "attempt": hop.attempt,
             "retry_count": None if hop.attempt is None else hop.attempt - (hop.target != StepState.RETRYING),
@@ -201,9 +202,7 @@ class Scribe:
         return {name: value for name, value in said.items() if value is not None}
 
 
-def opening_line(
-    tenant: str, run_id: str, correlated: Mapping[str, str], plan: Plan, at: int, **more: Any
-) -> dict[str, Any]:
+def opening_line(tenant: str, run_id: str, correlated: Mapping[str, str], plan: Plan, at: int, **more: Any) -> LogLine:
     """The line that holds a run's definition as it is stored, and the digest over those bytes."""
     metadata = {
         "tenant": tenant,
@@ -250,7 +249,7 @@ def _line(
     to_state: str | None,
     trigger: str,
     metadata: dict[str, Any],
-) -> dict[str, Any]:
+) -> LogLine:
     return {
         "timestamp": timestamp(at),
         "event_type": event_type,

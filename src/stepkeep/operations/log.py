@@ -8,10 +8,10 @@ what it shows. The command line and the engine call it.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Mapping
-from typing import Any
 
 from msgspec.structs import replace
 
+from stepkeep.dialects.dialect import LogLine
 from stepkeep.dialects.registry import judged
 from stepkeep.kernel.errors import InvalidInput, NotFound, Unreadable
 from stepkeep.kernel.journal import SealedEntry
@@ -29,7 +29,6 @@ from stepkeep.store.records import RunFilter, RunRecord, WholeRun
 JOURNAL_PAGE = 1000
 RUNS_PAGE = 200
 
-Line = dict[str, Any]
 MachineData = tuple[frozenset[tuple[str | None, str, str]], frozenset[str]]
 """A machine as plain data: its (from, trigger, to) arrows and its terminal states."""
 
@@ -49,10 +48,10 @@ class RunLog:
             self._scribe = DialectScribe(judged(dialect), subject_of_run(record.run.id, plan, correlation))
         self._at = record.details.created_at
 
-    def opening(self) -> list[Line]:
+    def opening(self) -> list[LogLine]:
         return [] if self._plan is None else [self._scribe.opening(self.run.tenant, self._plan, self._at)]
 
-    def lines(self, entry: SealedEntry) -> list[Line]:
+    def lines(self, entry: SealedEntry) -> list[LogLine]:
         self._at = entry.at
         try:
             return [line for move in unfold(entry) for line in self._scribe.lines(move)]
@@ -61,12 +60,12 @@ class RunLog:
             owner = (self.run.tenant, self.run.id)
             raise unreadable("journal", owner, (*owner, entry.seq), problem) from problem
 
-    def closing(self) -> Line:
+    def closing(self) -> LogLine:
         run = self.run
         return self._scribe.head(run.tenant, run.seq, run.head, run.state, self._at)
 
 
-def lines_of(whole: WholeRun, plan: Plan | None, dialect: str | None = None) -> list[Line]:
+def lines_of(whole: WholeRun, plan: Plan | None, dialect: str | None = None) -> list[LogLine]:
     """The log of a run that was read in one snapshot."""
     log = RunLog(whole.record, plan, dialect)
     return [*log.opening(), *(line for entry in whole.entries for line in log.lines(entry)), log.closing()]
@@ -88,7 +87,7 @@ def stored_payloads(
 
 async def export_run(
     transactor: Transactor, run_id: str, *, tenant: str, dialect: str | None = None
-) -> AsyncIterator[Line]:
+) -> AsyncIterator[LogLine]:
     """The run's definition, its whole journal, then its head as the run's row has it; in canonical names or in a
     dialect. The row is read first and entries never change, so that this is the log of one moment. A run that is
     deleted meanwhile has no closing line, and NotFound is raised."""
@@ -113,7 +112,7 @@ async def _record(transactor: Transactor, run_id: str, tenant: str) -> RunRecord
     return found
 
 
-async def export_all(transactor: Transactor, which: RunFilter, *, dialect: str | None = None) -> AsyncIterator[Line]:
+async def export_all(transactor: Transactor, which: RunFilter, *, dialect: str | None = None) -> AsyncIterator[LogLine]:
     """Every run that matches the filter (except `limit` and `before`), newest first.
 
     An unreadable run ends where the damage shows, without its closing line, and so does one that is deleted meanwhile.
@@ -145,7 +144,7 @@ async def export_all(transactor: Transactor, which: RunFilter, *, dialect: str |
 
 async def export_worker(
     transactor: Transactor, worker_id: str, *, tenant: str, dialect: str | None = None
-) -> AsyncIterator[Line]:
+) -> AsyncIterator[LogLine]:
     """The whole journal of a worker, then its head as the worker's row has it."""
     worker = await transactor.store.find_worker(tenant, worker_id)
     if worker is None:

@@ -12,15 +12,16 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from stepkeep.dialects.dialect import LogLine
 from stepkeep.dialects.registry import judged
 from stepkeep.kernel.errors import InvalidInput, NotFound, Unreadable
 from stepkeep.kernel.rows import Worker
 from stepkeep.operations import validate
-from stepkeep.operations.log import RUNS_PAGE, Line, export_run, export_worker
+from stepkeep.operations.log import RUNS_PAGE, export_run, export_worker
 from stepkeep.operations.transact import Transactor
 from stepkeep.store.records import RunFilter
 
-Journal = tuple[int, Callable[[], AsyncIterator[Line]]]
+Journal = tuple[int, Callable[[], AsyncIterator[LogLine]]]
 """The time at which a journal begins, and how to read it."""
 
 Problems = list[Unreadable | NotFound]
@@ -28,7 +29,7 @@ Problems = list[Unreadable | NotFound]
 
 async def export_together(
     transactor: Transactor, run_ids: Iterable[str] | None, *, tenant: str, dialect: str | None = None
-) -> AsyncIterator[Line]:
+) -> AsyncIterator[LogLine]:
     """These runs with the workers that had attempts of them, or all runs and workers of the tenant.
 
     An unreadable run ends where the damage shows, without its closing line; so does a run that is deleted meanwhile.
@@ -89,7 +90,7 @@ async def _involved(
     return [row for row in workers if row.no in numbers]
 
 
-async def _next(lines: AsyncIterator[Line], problems: Problems, *, is_first: bool = False) -> Line | None:
+async def _next(lines: AsyncIterator[LogLine], problems: Problems, *, is_first: bool = False) -> LogLine | None:
     """The next line; None at the end, where the damage of an unreadable run shows, and where a run was deleted."""
     try:
         return await anext(lines, None)
@@ -100,10 +101,10 @@ async def _next(lines: AsyncIterator[Line], problems: Problems, *, is_first: boo
     return None
 
 
-async def _merged(journals: Iterable[Journal], problems: Problems) -> AsyncIterator[Line]:
+async def _merged(journals: Iterable[Journal], problems: Problems) -> AsyncIterator[LogLine]:
     """All lines by time. Of the same time, a claim comes last: it may take the place that another line frees."""
     waiting = sorted(journals, key=lambda journal: journal[0], reverse=True)
-    heads: list[tuple[int, bool, int, Line, AsyncIterator[Line]]] = []
+    heads: list[tuple[int, bool, int, LogLine, AsyncIterator[LogLine]]] = []
     count = 0
     while waiting or heads:
         while waiting and (not heads or waiting[-1][0] <= heads[0][0]):
@@ -121,6 +122,6 @@ async def _merged(journals: Iterable[Journal], problems: Problems) -> AsyncItera
             heapq.heapreplace(heads, (*place_of(following), number, following, lines))
 
 
-def place_of(line: Line) -> tuple[int, bool]:
+def place_of(line: LogLine) -> tuple[int, bool]:
     """The order of lines of several journals: by time; of the same time, a claim comes last."""
     return line["metadata"]["at"], line["to_state"] == "running"

@@ -29,7 +29,7 @@ from stepkeep.operations import validate
 from stepkeep.operations.answers import Answer, says
 from stepkeep.operations.batch import DecisionBatch
 from stepkeep.operations.continued import continues_of
-from stepkeep.operations.going_on import Prepared, Wanted, prepare, request_for
+from stepkeep.operations.going_on import ContinuationOptions, PreparedContinuation, prepare, request_for
 from stepkeep.operations.people import requested
 from stepkeep.operations.plans import plan_for
 from stepkeep.operations.publish import find_plan
@@ -135,7 +135,7 @@ async def migrate(
                 return before
             named = f"run {run_id} cannot be migrated to version {to}"
             raise Conflict(f"{named}: {reasons[0]}.", {"reasons": reasons})
-        request = await request_for(transactor, found, Wanted(how=GoingOn.MIGRATE), caller=caller)
+        request = await request_for(transactor, found, ContinuationOptions(how=GoingOn.MIGRATE), caller=caller)
         request = await starter.reduced(await _with_slot(transactor, request, run_id))
         event = CancelRequested(**requested(caller, run_id), reason=_cause(to, request.run_id, said))
         make = partial(MigrationBatch, transactor, starter, event, request, found.whole.record.run.seq)
@@ -252,8 +252,8 @@ async def _live(
         page = replace(page, before=found[-1].run.id)
 
 
-async def _examine(transactor: Transactor, run_id: str, to: int, caller: Caller) -> Prepared:
-    wanted = Wanted(how=GoingOn.MIGRATE, version=to)
+async def _examine(transactor: Transactor, run_id: str, to: int, caller: Caller) -> PreparedContinuation:
+    wanted = ContinuationOptions(how=GoingOn.MIGRATE, version=to)
     found = await prepare(transactor, run_id, wanted, caller=caller)
     ends = deadlines(found.old, {row.no: row for row in found.whole.steps}, found.plan)
     began_at = await _began_at(transactor, found.whole.record)
@@ -271,7 +271,7 @@ async def _began_at(transactor: Transactor, record: RunRecord) -> int | None:
     return run.started_at
 
 
-async def _reasons(transactor: Transactor, found: Prepared) -> list[str]:
+async def _reasons(transactor: Transactor, found: PreparedContinuation) -> list[str]:
     run = found.whole.record.run
     said = list(refusals(run, found.old, {row.no: row for row in found.whole.steps}, found.plan, found.choices))
     if found.plan.definition_id == found.old.definition_id:

@@ -5,7 +5,7 @@ It reads rows that were loaded and decides nothing. Views and `explain` call it.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TypedDict, cast
 
 from msgspec import UNSET
 
@@ -17,8 +17,22 @@ from stepkeep.operations.instants import instant
 from stepkeep.operations.run_answers import Ballot
 
 
-def asked_people(gate: Approval, step: Step) -> dict[str, Any]:
-    """The people and the terms of an open gate, fields of `Waiting`. Empty ones are left out."""
+class GatePeople(TypedDict, total=False):
+    """The people and the terms of an open gate, fields of `Waiting`."""
+
+    prompt: str
+    roles: list[str]
+    groups: list[str]
+    approvers: list[str]
+    of: str
+    not_: list[str]
+    level: int
+    quorum: int
+    votes: list[Ballot]
+
+
+def asked_people(gate: Approval, step: Step) -> GatePeople:
+    """Of whom an open gate asks what. Empty parts are left out."""
     opening = None if step.note is None else step.note.opening
     levels = open_levels(gate, opening)
     roles = list(dict.fromkeys(role for level in levels for role in level.roles))
@@ -35,7 +49,7 @@ def asked_people(gate: Approval, step: Step) -> dict[str, Any]:
         "quorum": gate.quorum if gate.quorum > 1 else None,
         "votes": [] if opening is None else ballots(opening),
     }
-    return {name: value for name, value in found.items() if value}
+    return cast("GatePeople", {name: value for name, value in found.items() if value})
 
 
 def ballots(opening: Opening) -> list[Ballot]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypedDict
 
 import msgspec
 
@@ -135,7 +135,13 @@ def _view(pauses: Pauses) -> PauseList:
     return PauseList(pauses=claims + workflows)
 
 
-def _note(note: PauseNote) -> dict[str, Any]:
+class _Note(TypedDict):
+    by: str
+    since: str
+    reason: str
+
+
+def _note(note: PauseNote) -> _Note:
     return {"by": note.by, "since": instant(note.at), "reason": note.reason}
 
 

@@ -40,7 +40,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
 
     event: str
     subject: str
-    detail: dict[str, Any] = {}
+    detail: Mapping[str, Any] = {}
     tenants: tuple[TenantRow, ...] = ()
     principals: tuple[Principal, ...] = ()
     memberships: tuple[MembershipRow, ...] = ()
@@ -110,9 +110,9 @@ async def record(store: Store, caller: Caller, decide: Callable[[int], Awaitable
     return await again_if_contended(once)
 
 
-def _origin(caller: Caller) -> dict[str, Any]:
+def _origin(caller: Caller) -> Mapping[str, str | None]:
     """What an entry says about where its change comes from: the key, and the HTTP request."""
-    found: dict[str, Any] = {} if caller.key is None else {"key": caller.key}
+    found = {} if caller.key is None else {"key": caller.key}
     asked = REQUEST.get()
     return found if asked is None else {**found, "request": asked.request_id, "address": asked.address}
 

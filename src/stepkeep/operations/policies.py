@@ -99,13 +99,13 @@ async def publish_policy(transactor: Transactor, document: PolicyDocument, *, ca
 
     stored = await again_if_contended(add)
     transactor.plans.live.forget(caller.tenant)
-    return PolicyRevision(**_told(stored))
+    return _revision(stored)
 
 
 async def list_policies(transactor: Transactor, *, tenant: str) -> PolicyList:
     """The revisions of the tenant, newest first."""
     found = await transactor.store.list_policies(tenant)
-    return PolicyList(policies=[PolicyRevision(**_told(one)) for one in found])
+    return PolicyList(policies=[_revision(one) for one in found])
 
 
 async def show_policy(transactor: Transactor, revision: int | None = None, *, tenant: str) -> PolicyView:
@@ -113,7 +113,7 @@ async def show_policy(transactor: Transactor, revision: int | None = None, *, te
     if revision is not None and not (type(revision) is int and 1 <= revision <= INT):
         raise InvalidInput("the revision of a policy is a whole number: 1, 2, 3, …")
     stored = await _stored(transactor, tenant, revision)
-    return PolicyView(**_told(stored), document=msgspec.json.decode(stored.document))
+    return _revision(stored).extended(PolicyView, document=msgspec.json.decode(stored.document))
 
 
 async def _stored(transactor: Transactor, tenant: str, revision: int | None) -> StoredPolicy:
@@ -124,14 +124,14 @@ async def _stored(transactor: Transactor, tenant: str, revision: int | None) -> 
     return stored
 
 
-def _told(stored: StoredPolicy) -> dict[str, Any]:
-    return {
-        "revision": stored.revision,
-        "policy": stored.name,
-        "digest": stored.digest,
-        "published_at": instant(stored.published_at),
-        "published_by": stored.published_by,
-    }
+def _revision(stored: StoredPolicy) -> PolicyRevision:
+    return PolicyRevision(
+        revision=stored.revision,
+        policy=stored.name,
+        digest=stored.digest,
+        published_at=instant(stored.published_at),
+        published_by=stored.published_by,
+    )
 
 
 # -- replay ------------------------------------------------------------------------------------------------------------

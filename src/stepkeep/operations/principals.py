@@ -6,8 +6,9 @@ deleted. The engine's `tenants` and `users` call it; `keys` has the API keys.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import islice, product
-from typing import Annotated, Any
+from typing import Annotated, TypedDict
 
 from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
@@ -476,7 +477,7 @@ def _membership(row: MembershipRow) -> Membership:
     return Membership(id=row.id, subject=row.subject, subject_kind=row.subject_kind, **what, **_dates(row))
 
 
-def _given(row: MembershipRow) -> dict[str, Any]:
+def _given(row: MembershipRow) -> Mapping[str, object]:
     dates = {"valid_from": row.valid_from, "valid_to": row.valid_to}
     found = {"id": row.id, "to": row.subject_kind, row.kind: row.name}
     return {**found, **{name: value for name, value in dates.items() if value is not None}}
@@ -590,7 +591,16 @@ def _is_open(row: MembershipRow | DelegationRow, now: int) -> bool:
     return row.revoked_at is None and (row.valid_to is None or row.valid_to > now)
 
 
-def _dates(row: MembershipRow | DelegationRow) -> dict[str, Any]:
+class _Dates(TypedDict):
+    valid_from: str | None
+    valid_to: str | None
+    granted_at: str
+    granted_by: str
+    revoked_at: str | None
+    revoked_by: str | None
+
+
+def _dates(row: MembershipRow | DelegationRow) -> _Dates:
     return {
         "valid_from": instant(row.valid_from),
         "valid_to": instant(row.valid_to),

@@ -13,7 +13,7 @@ import re
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from hashlib import sha256
-from typing import Annotated, Any
+from typing import Annotated, Any, TypedDict
 
 import msgspec
 from msgspec import Meta
@@ -70,6 +70,13 @@ MAX_NUMBER = 2**31 - 1
 Number = Annotated[int, Meta(ge=0, le=MAX_NUMBER)]
 Large = Annotated[int, Meta(ge=0, le=LARGEST)]
 Handlers = Annotated[tuple[str, ...], Meta(max_length=10_000)]
+
+
+class WorkNotice(TypedDict):
+    """What a worker is told: queues with ready steps, and held runs whose attempts must end. None: any."""
+
+    queues: list[int] | None
+    stopped: list[str] | None
 
 
 class Wanted(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -437,7 +444,7 @@ class RemoteWork:
         """Check that the worker may listen."""
         return await self._worker(worker_id)
 
-    def notice(self, row: Worker, notification: Notification) -> dict[str, Any] | None:
+    def notice(self, row: Worker, notification: Notification) -> WorkNotice | None:
         """What of a notification concerns this worker: queues of its tenant with ready steps (null: any), and held
         runs whose attempts must end (null: any)."""
         _, known = self._state.queues.get(self._tenant, (0.0, {}))

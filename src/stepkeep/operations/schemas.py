@@ -66,7 +66,7 @@ async def publish_schema(transactor: Transactor, ref: str, schema: Mapping[str, 
             f"the schema {name} was published before with other content (digest {stored.digest[:12]}). A published "
             "schema never changes: publish this one under another reference, such as one with a new version in it."
         )
-    return SchemaView(schema=SchemaDocument(**_shown(stored)))
+    return SchemaView(schema=_shown(stored).extended(SchemaDocument))
 
 
 async def list_schemas(transactor: Transactor, *, tenant: str) -> Schemas:
@@ -76,7 +76,7 @@ async def list_schemas(transactor: Transactor, *, tenant: str) -> Schemas:
     while page:
         found += page
         page = [] if len(page) < PAGE else await transactor.store.list_schemas(tenant, after=page[-1].ref, limit=PAGE)
-    return Schemas(schemas=[SchemaSummary(**_shown(one)) for one in found])
+    return Schemas(schemas=[_shown(one) for one in found])
 
 
 async def show_schema(transactor: Transactor, ref: str, *, tenant: str) -> SchemaView:
@@ -85,7 +85,7 @@ async def show_schema(transactor: Transactor, ref: str, *, tenant: str) -> Schem
     stored = await transactor.store.read_schema(tenant, name)
     if stored is None:
         raise NotFound(f"there is no schema {name}. {_how_to_publish(name)}")
-    return SchemaView(schema=SchemaDocument(**_shown(stored), document=decode_schema(stored.document)))
+    return SchemaView(schema=_shown(stored).extended(SchemaDocument, document=decode_schema(stored.document)))
 
 
 async def resolve_schemas(transactor: Transactor, definition: Definition, *, tenant: str) -> Definition:
@@ -111,11 +111,11 @@ def _how_to_publish(ref: str) -> str:
     return f"Publish it: stepkeep schemas publish FILE --ref {ref}"
 
 
-def _shown(stored: StoredSchema) -> dict[str, Any]:
-    return {
-        "ref": stored.ref,
-        "digest": stored.digest,
-        "bytes": len(stored.document),
-        "published_at": instant(stored.published_at),
-        "published_by": stored.published_by,
-    }
+def _shown(stored: StoredSchema) -> SchemaSummary:
+    return SchemaSummary(
+        ref=stored.ref,
+        digest=stored.digest,
+        bytes=len(stored.document),
+        published_at=instant(stored.published_at),
+        published_by=stored.published_by,
+    )

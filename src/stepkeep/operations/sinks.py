@@ -120,7 +120,7 @@ async def add_sink(
     action = _action(caller, what, plain, "")
     if not await transactor.store.deliveries.save_sink(row, action, replace=replace):
         raise Conflict(f"there is a sink {plain} already. Replace it: stepkeep sinks add {plain} --replace …")
-    return SinkView(**_fields(row))
+    return _shown(row)
 
 
 async def remove_sink(
@@ -149,7 +149,7 @@ async def list_sinks(transactor: Transactor, *, tenant: str) -> SinkList:
     rows = []
     for sink in await store.list_sinks(tenant):
         lag = lags.get(sink.name)
-        rows.append(SinkSummary(**_fields(sink), waiting=lag.waiting if lag else 0, dead=lag.dead if lag else 0))
+        rows.append(_shown(sink).extended(SinkSummary, waiting=lag.waiting if lag else 0, dead=lag.dead if lag else 0))
     return SinkList(sinks=rows)
 
 
@@ -180,16 +180,16 @@ def sources_of(takes: int) -> list[str]:
     return [str(source) for source, bit in _BITS.items() if takes & bit]
 
 
-def _fields(row: SinkRow) -> dict[str, Any]:
-    return {
-        "name": row.name,
-        "kind": row.kind,
-        "on": list(row.patterns),
-        "events": sources_of(row.takes),
-        "options": msgspec.json.decode(row.options),
-        "created_at": instant(row.created_at),
-        "created_by": row.created_by,
-    }
+def _shown(row: SinkRow) -> SinkView:
+    return SinkView(
+        name=row.name,
+        kind=row.kind,
+        on=list(row.patterns),
+        events=sources_of(row.takes),
+        options=msgspec.json.decode(row.options),
+        created_at=instant(row.created_at),
+        created_by=row.created_by,
+    )
 
 
 def _action(caller: Caller, what: str, sink: str, reason: str) -> Action:

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import msgspec
 from msgspec.structs import replace
@@ -24,12 +23,13 @@ from stepkeep.operations.log import lines_of
 from stepkeep.operations.log_together import export_together
 from stepkeep.operations.plans import plan_for
 from stepkeep.operations.projected import describe_whole_as
-from stepkeep.operations.state_files import CHECKPOINTS, CURRENT, TRANSITIONS, Shown, current_of, documents_of
+from stepkeep.operations.state_files import CHECKPOINTS, CURRENT, TRANSITIONS, Current, Shown, current_of, documents_of
 from stepkeep.operations.state_log import CURSOR, DIALECT, TransitionLog, explained
 from stepkeep.operations.state_records import (
     BACKUPS,
     INTERVENTIONS,
     METRICS,
+    StateMetrics,
     interventions_file,
     interventions_of,
     logs_of,
@@ -185,7 +185,7 @@ class StateFolder:
             yield written_line(line)
 
     # -- the disk ----------------------------------------------------------------------------------------------------
-    def _write(self, files: dict[str, bytes], current: dict[str, Any], metrics: dict[str, Any]) -> int:
+    def _write(self, files: dict[str, bytes], current: Current, metrics: StateMetrics) -> int:
         with explained(self._folder):
             changed = {name: body for name, body in files.items() if not _has(self._folder / name, body)}
             for name, body in changed.items():
@@ -229,7 +229,7 @@ def _back_up(current: Path) -> None:
         old.unlink(missing_ok=True)
 
 
-def _pretty(body: dict[str, Any]) -> bytes:
+def _pretty(body: Mapping[str, object]) -> bytes:
     return msgspec.json.format(_encode(body), indent=2) + b"\n"
 
 
@@ -240,7 +240,7 @@ def _has(path: Path, body: bytes) -> bool:
         return False
 
 
-def _readable(path: Path) -> dict[str, Any]:
+def _readable(path: Path) -> Mapping[str, object]:
     try:
         found = _decode(path.read_bytes())
     except msgspec.DecodeError:
@@ -248,6 +248,6 @@ def _readable(path: Path) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _but_time(current: dict[str, Any]) -> dict[str, Any]:
-    plain: dict[str, Any] = _decode(_encode(current))
+def _but_time(current: Mapping[str, object]) -> Mapping[str, object]:
+    plain: Mapping[str, object] = _decode(_encode(current))
     return {name: value for name, value in plain.items() if name != "timestamp"}

@@ -7,8 +7,8 @@ Pure: it shapes what `describe_run_as` gives. It reads no store and writes no fi
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, TypedDict
 
 import msgspec
 
@@ -17,13 +17,49 @@ from stepkeep.operations.lines import timestamp
 CURRENT, TRANSITIONS, CHECKPOINTS = "current.json", "transitions.jsonl", "checkpoints"
 
 
+class ReadAt(TypedDict):
+    """The place in the journal of a run at which it was read."""
+
+    run_id: str
+    seq: int
+    head: str
+
+
+class StreamCheckpoint(ReadAt):
+    """What is done and what is left of a workstream: enough to say what would go on."""
+
+    workstream_id: str
+    status: str
+    completed_tasks: list[str]
+    failed_tasks: list[str]
+    cancelled_tasks: list[str]
+    pending_tasks: list[str]
+    running_tasks: list[str]
+    resources_held: dict[str, str]
+
+
+class Indices(TypedDict):
+    by_workstream: dict[str, list[str]]
+    by_status: dict[str, list[str]]
+    by_worker: dict[str, list[str]]
+
+
+class Current(TypedDict):
+    """`current.json`: every workstream and task, and indices over them."""
+
+    timestamp: str
+    workstreams: dict[str, object]
+    tasks: dict[str, object]
+    indices: Indices
+
+
 class Shown(msgspec.Struct, frozen=True, kw_only=True):
     """One run in the seed's words, with the place in its journal at which it was read."""
 
     run_id: str
     seq: int
     head: str
-    body: dict[str, Any]
+    body: Mapping[str, Any]
     logs: dict[str, bytes] = {}
     interventions: tuple[dict[str, Any], ...] = ()
 
@@ -32,11 +68,11 @@ class Shown(msgspec.Struct, frozen=True, kw_only=True):
         return str(self.body["workstream"]["workstream_id"])
 
     @property
-    def read_at(self) -> dict[str, Any]:
+    def read_at(self) -> ReadAt:
         return {"run_id": self.run_id, "seq": self.seq, "head": self.head}
 
 
-def documents_of(shown: Shown) -> dict[str, dict[str, Any]]:
+def documents_of(shown: Shown) -> dict[str, Mapping[str, object]]:
     """The files of one workstream, by their names in the folder."""
     name, at = shown.workstream, shown.read_at
     return {
@@ -46,8 +82,7 @@ def documents_of(shown: Shown) -> dict[str, dict[str, Any]]:
     }
 
 
-def checkpoint_of(shown: Shown) -> dict[str, Any]:
-    """What is done and what is left of a workstream: enough to say what would go on."""
+def checkpoint_of(shown: Shown) -> StreamCheckpoint:
     by_status: dict[str, list[str]] = defaultdict(list)
     for task in shown.body["tasks"]:
         by_status[task["status"] or "pending"].append(task["task_id"])
@@ -72,10 +107,9 @@ def holder_of(task: dict[str, Any]) -> str | None:
     return worker
 
 
-def current_of(all_shown: Iterable[Shown], now: int) -> dict[str, Any]:
-    """`current.json`: every workstream and task, and indices over them."""
-    workstreams: dict[str, Any] = {}
-    tasks: dict[str, Any] = {}
+def current_of(all_shown: Iterable[Shown], now: int) -> Current:
+    workstreams: dict[str, object] = {}
+    tasks: dict[str, object] = {}
     by_workstream: dict[str, list[str]] = {}
     by_status: dict[str, list[str]] = defaultdict(list)
     by_worker: dict[str, list[str]] = defaultdict(list)

@@ -22,6 +22,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from stepkeep.dialects.dialect import LogLine
 from stepkeep.dialects.registry import judged
 from stepkeep.kernel.errors import InvalidInput, InvariantBroken, Unreadable
 from stepkeep.kernel.journal import RUN_ENTITY, SealedEntry
@@ -51,7 +52,6 @@ LOCK_SECONDS = 0.05
 ENDED = frozenset({*RUN_TERMINAL, *WORKER_TERMINAL})
 DAMAGE = (Unreadable, InvariantBroken, LookupError, ValueError, TypeError)
 
-Line = dict[str, Any]
 Known = TypeVar("Known")
 
 
@@ -75,11 +75,11 @@ class Cursor(msgspec.Struct, kw_only=True):
 class LiveJournal:
     """The journal of one run or worker in the words of the seed, entry by entry. Nothing follows its closing line."""
 
-    def __init__(self, tenant: str, scribe: DialectScribe, opening: Sequence[Line] = ()) -> None:
+    def __init__(self, tenant: str, scribe: DialectScribe, opening: Sequence[LogLine] = ()) -> None:
         self._tenant, self._scribe, self._opening = tenant, scribe, list(opening)
         self.seq, self._state = 0, ""
 
-    def take(self, entry: SealedEntry) -> list[Line]:
+    def take(self, entry: SealedEntry) -> list[LogLine]:
         """The lines of the next entry, with the closing line if it is the last one."""
         self.seq = entry.seq
         if self._state in ENDED:
@@ -139,7 +139,7 @@ class TransitionLog:
                 raise
         return count
 
-    def _lacks(self, line: Line) -> bool:
+    def _lacks(self, line: LogLine) -> bool:
         """Whether the file lacks this line. It may have lines beyond the cursor."""
         said = line["metadata"]
         return bool(said["line"] > self._written.get(journal_of(said), -1))
@@ -149,9 +149,9 @@ class TransitionLog:
         return self._told.get(run_id, seq) < seq
 
     # -- runs --------------------------------------------------------------------------------------------------------
-    async def _of_runs(self, cursor: Cursor, page: Sequence[TailEntry]) -> list[list[Line]]:
+    async def _of_runs(self, cursor: Cursor, page: Sequence[TailEntry]) -> list[list[LogLine]]:
         """The lines of these entries, one list for each run. Entries of a run are taken in their order."""
-        parts: dict[str, list[Line]] = {}
+        parts: dict[str, list[LogLine]] = {}
         if page:
             newest = page[-1]
             cursor.position = newest.position
@@ -171,17 +171,17 @@ class TransitionLog:
             parts.setdefault(run_id, []).extend(await self._entries(cursor, run_id, seq - 1, last))
         return list(parts.values())
 
-    async def _of_unread(self, cursor: Cursor) -> list[list[Line]]:
+    async def _of_unread(self, cursor: Cursor) -> list[list[LogLine]]:
         """Runs that could not be read before, when a process begins."""
         left = {} if self._has_retried else dict(cursor.unread)
         self._has_retried = True
         return [await self._entries(cursor, run_id, after, last) for run_id, (after, last) in left.items()]
 
-    async def _entries(self, cursor: Cursor, run_id: str, after: int, last: int) -> list[Line]:
+    async def _entries(self, cursor: Cursor, run_id: str, after: int, last: int) -> list[LogLine]:
         """The lines of the entries of a run after one up to another. A run that cannot be read holds up no other."""
         after, _ = cursor.unread.pop(run_id, (after, last))
         try:
-            lines: list[Line] = []
+            lines: list[LogLine] = []
             journal = await self._journal(run_id, after)
             if journal is not None:
                 async for entry in self._between(run_id, after, last):
@@ -241,11 +241,11 @@ class TransitionLog:
         return {one.entry.run_id for one in page if self._is_stream.get(one.entry.run_id)}
 
     # -- workers -----------------------------------------------------------------------------------------------------
-    async def _of_workers(self, cursor: Cursor, upto: int | None) -> dict[str, list[Line]]:
+    async def _of_workers(self, cursor: Cursor, upto: int | None) -> dict[str, list[LogLine]]:
         """What the file lacks of the journals of workers."""
         rows = await self._store.list_workers(self._tenant)
         cursor.workers = {row.id: cursor.workers.get(row.id, 0) for row in rows}
-        found: dict[str, list[Line]] = {}
+        found: dict[str, list[LogLine]] = {}
         for row in rows:
             told, journal = cursor.workers[row.id], self._open.pop(row.id, None)
             if row.seq <= (told if journal is None else journal.seq):
@@ -253,7 +253,7 @@ class TransitionLog:
             journal = journal or LiveJournal(
                 self._tenant, DialectScribe(judged(DIALECT), subject_of_worker(row, DIALECT, live=True))
             )
-            lines: list[Line] = []
+            lines: list[LogLine] = []
             while page := await self._store.deliveries.read_worker_entries(self._tenant, row.id, journal.seq, PAGE):
                 page = [entry for entry in page if upto is None or entry.at <= upto]
                 lines += [line for entry in page for line in journal.take(entry)]
@@ -349,7 +349,7 @@ class TransitionLog:
                 ) from None
         return found
 
-    def _commit(self, lines: list[Line], cursor: Cursor) -> int:
+    def _commit(self, lines: list[LogLine], cursor: Cursor) -> int:
         """Append the lines in one write; only then write the cursor. Without lines, it is written now and then."""
         self._unsaved += 1
         if not lines and self._unsaved < MOST_UNSAVED and cursor.size == self._size():
@@ -383,7 +383,7 @@ def journal_of(said: dict[str, Any]) -> str:
     return str(said.get("run_id") or said["worker_id"])
 
 
-def _taken(cursor: Cursor, workers: dict[str, list[Line]], until: int | None) -> Iterator[list[Line]]:
+def _taken(cursor: Cursor, workers: dict[str, list[LogLine]], until: int | None) -> Iterator[list[LogLine]]:
     """Takes the lines of workers up to a time out of these lists. All lines of an entry have one time."""
     for worker, lines in workers.items():
         count = len(lines) if until is None else sum(1 for line in lines if line["metadata"]["at"] <= until)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, TypedDict
 
 import msgspec
 
@@ -77,7 +77,17 @@ def interventions_file(found: Iterable[Mapping[str, Any]]) -> bytes:
     return b"".join(_encode(one) + b"\n" for one in sorted(found, key=lambda one: str(one["timestamp"])))
 
 
-def metrics_of(bodies: Iterable[Mapping[str, Any]], now: int) -> dict[str, Any]:
+class StateMetrics(TypedDict):
+    """How many workstreams and tasks are in which state, how often tasks were retried, and how busy workers are."""
+
+    timestamp: str
+    workstreams: dict[str, int]
+    tasks: dict[str, int]
+    retries: int
+    tasks_by_worker: dict[str, int]
+
+
+def metrics_of(bodies: Iterable[Mapping[str, Any]], now: int) -> StateMetrics:
     """How many workstreams and tasks are in which state, how often tasks were retried, and how busy workers are."""
     streams: Counter[str] = Counter()
     tasks: Counter[str] = Counter()

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypedDict
 
 import msgspec
 from msgspec import UNSET
@@ -120,8 +120,8 @@ async def view_of(transactor: Transactor, whole: WholeRun, plan: Plan) -> RunVie
     cost = _add_up(attempt for rows in attempts.values() for attempt in rows)
     waits = await read_wait(transactor.store, found.run)
     fired = await _fired(transactor, tenant, [found.run.id])
-    run = RunDetail(
-        **_summary(found, aside.get(found.run.id), fired.get(found.run.id)),
+    run = summarise(found, aside.get(found.run.id), fired.get(found.run.id)).extended(
+        RunDetail,
         input=decode_json(visible(found.details.input)),
         output=result,
         cost=cost,
@@ -226,36 +226,31 @@ def unreadable_view(problem: Unreadable) -> UnreadableRun:
 
 def summarise(record: RunRecord, aside: QuarantineView | None = None, fired: Fired | None = None) -> RunSummary:
     """The summary of a run."""
-    return RunSummary(**_summary(record, aside, fired))
-
-
-def _summary(record: RunRecord, aside: QuarantineView | None, fired: Fired | None) -> dict[str, Any]:
-    """The fields of `RunSummary`."""
     run, details = record.run, record.details
-    return {
-        "id": run.id,
-        "workflow": details.workflow,
-        "version": details.version,
-        "dialect": details.dialect,
-        "state": run.state,
-        "rollback": run.rollback,
-        "category": run.category,
-        "error": run.error,
-        "priority": run.priority,
-        "business_key": details.business_key,
-        "correlation_id": details.correlation_id,
-        "created_by": details.created_by,
-        "created_at": instant(details.created_at),
-        "starts_at": instant(run.due_at) if run.state is RunState.IDLE else None,
-        "started_at": instant(run.started_at),
-        "ended_at": instant(run.ended_at),
-        "rerun_of": details.rerun_of,
-        "asked_before": list(asked_names(details.asked_before)),
-        "labels": decode_json(details.labels) if details.labels else {},
-        "journal": JournalEnd(seq=run.seq, head=run.head.hex()),
-        "quarantined": aside,
-        "fired": fired,
-    }
+    return RunSummary(
+        id=run.id,
+        workflow=details.workflow,
+        version=details.version,
+        dialect=details.dialect,
+        state=run.state,
+        rollback=run.rollback,
+        category=run.category,
+        error=run.error,
+        priority=run.priority,
+        business_key=details.business_key,
+        correlation_id=details.correlation_id,
+        created_by=details.created_by,
+        created_at=instant(details.created_at),
+        starts_at=instant(run.due_at) if run.state is RunState.IDLE else None,
+        started_at=instant(run.started_at),
+        ended_at=instant(run.ended_at),
+        rerun_of=details.rerun_of,
+        asked_before=list(asked_names(details.asked_before)),
+        labels=decode_json(details.labels) if details.labels else {},
+        journal=JournalEnd(seq=run.seq, head=run.head.hex()),
+        quarantined=aside,
+        fired=fired,
+    )
 
 
 def _hops(entries: Sequence[SealedEntry]) -> list[tuple[Hop, int]]:
@@ -335,7 +330,7 @@ def _step(
     )
 
 
-def _record(step: Step, visible: Callable[[bytes], bytes]) -> dict[str, Any] | None:
+def _record(step: Step, visible: Callable[[bytes], bytes]) -> dict[str, object] | None:
     """What is on record about a decision, a message or a completion."""
     if step.note is None or not step.note.record:
         return None
@@ -463,7 +458,13 @@ def _case_of(owner: Step, planned: PlannedStep) -> Case | None:
     return growth.cases[grown.case]
 
 
-def element_counts(owner: Step) -> dict[str, Any]:
+class ElementCounts(TypedDict):
+    elements: int
+    settled: int
+    failed: int
+
+
+def element_counts(owner: Step) -> ElementCounts:
     """How many elements an owner has, or has begun, how many of them have settled, and how many failed."""
     grown = None if owner.note is None else owner.note.grown
     assert grown is not None

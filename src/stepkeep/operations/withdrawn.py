@@ -62,7 +62,7 @@ async def withdraw(transactor: Transactor, workflow: str, version: int, *, calle
         raise InvalidInput("say why the version is withdrawn: its reason stays on record.")
     await _known(transactor.store, workflow, version, caller.tenant)
 
-    def change(before: Any) -> dict[str, Any]:
+    def change(before: Any) -> dict[str, str]:
         if before is not None:
             raise Conflict(f"version {version} of {workflow} is withdrawn already: {before['reason']}")
         return {"reason": why}

@@ -7,7 +7,7 @@ kernel judges the outcome like that of any other worker. `remote_work` and the r
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypedDict
 
 import msgspec
 
@@ -108,10 +108,10 @@ def outcome_of(given: Mapping[str, Any]) -> Outcome:
     return made(**values)
 
 
-def outcome_json(outcome: Outcome) -> dict[str, Any]:
+def outcome_json(outcome: Outcome) -> Mapping[str, object]:
     """The JSON form of an outcome. Payloads keep their bytes."""
     kind, fields = next((kind, fields) for kind, (made, fields) in KINDS.items() if isinstance(outcome, made))
-    told: dict[str, Any] = {"kind": kind}
+    told: dict[str, object] = {"kind": kind}
     for name, field in fields.items():
         value = getattr(outcome, field)
         if name == "calls":
@@ -125,7 +125,15 @@ def outcome_json(outcome: Outcome) -> dict[str, Any]:
     return told
 
 
-def _call_json(call: NewCall) -> dict[str, Any]:
+class _CallJson(TypedDict):
+    kind: str
+    name: str
+    digest: str | None
+    arguments: msgspec.Raw
+    step: msgspec.Raw
+
+
+def _call_json(call: NewCall) -> _CallJson:
     return {
         "kind": call.kind,
         "name": call.name,

@@ -5,7 +5,7 @@ The only entry point of this package. No handler runs, nothing is stored, and th
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple, NotRequired, TypedDict
 
 import msgspec
 
@@ -35,6 +35,65 @@ NAMED_STEPS = 100
 """Up to this many steps, every ending names the state of each."""
 
 
+class PlainDeviation(TypedDict):
+    step: str | None
+    part: str
+    fate: str
+    text: str
+
+
+class PlainEnding(TypedDict):
+    """An ending in a report as JSON."""
+
+    path: str
+    deviations: list[PlainDeviation]
+    ended: bool
+    state: str
+    rollback: str
+    seconds: float
+    counts: dict[str, int]
+    states: dict[str, StepState]
+    undone: list[str]
+    hooks_failed: list[str]
+    left: list[str]
+    in_doubt: list[str]
+    waits_for: list[str]
+
+
+class PlainFinding(TypedDict):
+    """A finding in a report as JSON."""
+
+    kind: str
+    serious: bool
+    step: str | None
+    message: str
+    hint: str
+    paths: list[str]
+    path_count: int
+
+
+class PlainReport(TypedDict):
+    """A report as JSON."""
+
+    workflow: str
+    version: int
+    dialect: str
+    steps: list[str]
+    paths: int
+    unwalked: int
+    bounded: list[str]
+    longest: PlainEnding
+    findings: list[PlainFinding]
+    endings: list[PlainEnding]
+    children: NotRequired[list[PlainChild]]
+
+
+class PlainChild(PlainReport):
+    """The report of a workflow below it."""
+
+    started_by: list[str]
+
+
 class Report(msgspec.Struct, frozen=True, kw_only=True):
     """Every walked path. `unwalked` paths are known but were not walked; if it is not 0, the paths are a sample."""
 
@@ -53,10 +112,10 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     def serious(self) -> tuple[Finding, ...]:
         return tuple(finding for finding in self.findings if finding.serious)
 
-    def plain(self) -> dict[str, Any]:
+    def plain(self) -> PlainReport:
         """The report as a JSON object; times are seconds."""
         definition = self.definition
-        return {
+        told: PlainReport = {
             "workflow": definition.name,
             "version": definition.version,
             "dialect": definition.dialect,
@@ -67,10 +126,12 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
             "longest": self._plain(self.longest),
             "findings": [_plain_finding(finding) for finding in self.findings],
             "endings": [self._plain(ending) for ending in self.endings],
-            **({"children": [child.plain() for child in self.children]} if self.children else {}),
         }
+        if self.children:
+            told["children"] = [child.plain() for child in self.children]
+        return told
 
-    def _plain(self, ending: Ending) -> dict[str, Any]:
+    def _plain(self, ending: Ending) -> PlainEnding:
         named = zip(self.steps, ending.states, strict=True)
         few = len(self.steps) <= NAMED_STEPS
         telling = (StepState.FAILED, StepState.SKIPPED)
@@ -100,11 +161,11 @@ class ChildReport(msgspec.Struct, frozen=True, kw_only=True):
     report: Report
     started_by: tuple[str, ...] = ()
 
-    def plain(self) -> dict[str, Any]:
+    def plain(self) -> PlainChild:
         return {"started_by": list(self.started_by), **self.report.plain()}
 
 
-def _plain_finding(finding: Finding) -> dict[str, Any]:
+def _plain_finding(finding: Finding) -> PlainFinding:
     return {
         "kind": finding.kind,
         "serious": finding.serious,

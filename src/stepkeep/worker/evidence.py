@@ -10,7 +10,7 @@ import copy
 import logging
 from collections import deque
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, TypedDict
 
 import msgspec
 
@@ -33,6 +33,17 @@ MAX_LINE = 1_000
 MAX_KEPT_ATTEMPTS = 10_000
 
 _encode = msgspec.json.Encoder().encode
+
+
+class AttemptEvidence(TypedDict, total=False):
+    """What is kept of an attempt: its traceback, what its handler was given or why that is not known, and its log."""
+
+    traceback: str
+    inputs: Any
+    inputs_problem: str
+    inputs_cut: str
+    inputs_bytes: int
+    log: list[str]
 
 
 class LogLines(logging.Handler):
@@ -80,7 +91,7 @@ class EvidenceKeeper:
         is_failure = isinstance(outcome, Failed | TimedOut)
         if isinstance(outcome, Released) or not (is_failure or lines):
             return outcome
-        found: dict[str, Any] = {}
+        found: AttemptEvidence = {}
         if isinstance(outcome, FailedWithTraceback):
             found["traceback"] = _redacted(outcome.traceback)
             outcome = outcome.without_traceback()
@@ -117,7 +128,7 @@ def _redacted(text: str) -> str:
     return without(text, secrets_of(variables()))
 
 
-def _inputs(job: Job) -> dict[str, Any]:
+def _inputs(job: Job) -> AttemptEvidence:
     """What the handler was given, if it is small; otherwise the beginning of it. Secrets are shown as references."""
     if job.prepared.is_rules or job.prepared.planned.executor is None:
         return {}

@@ -9,12 +9,20 @@ import errno
 import os
 import pwd
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypedDict
 
 from stepkeep.kernel.errors import InvalidInput
 
 LARGEST_UID = 4_294_967_294
 INHERITED = ("PATH", "HOME", "LANG", "LANGUAGE", "TZ", "TMPDIR", "USER", "LOGNAME")
+
+
+class ProcessUser(TypedDict, total=False):
+    """The arguments of a process that say whose it is."""
+
+    user: int
+    group: int
+    extra_groups: tuple[int, ...]
 
 
 class Identity(NamedTuple):
@@ -27,7 +35,7 @@ class Identity(NamedTuple):
     home: str
 
     @property
-    def options(self) -> dict[str, Any]:
+    def options(self) -> ProcessUser:
         """How a process is started as this user. Its groups replace those of the worker.
 
         Raises PermissionError unless the worker is root: the capabilities of any other user would be inherited.

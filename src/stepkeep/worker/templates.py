@@ -7,6 +7,7 @@ runs on the handler's side. It raises ExpressionError, which fails the attempt f
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Protocol
 
 import msgspec
@@ -228,7 +229,7 @@ def _texts(values: dict[str, Any]) -> dict[str, str]:
     return {name: as_text(value) for name, value in values.items()}
 
 
-def _fields(executor: msgspec.Struct) -> dict[str, Any]:
+def _fields(executor: msgspec.Struct) -> Mapping[str, Any]:
     # Templates know only JSON's types, and an argument list is stored as a tuple.
     found = {name: getattr(executor, name) for name in executor.__struct_fields__}
     return {name: list(value) if isinstance(value, tuple) else value for name, value in found.items()}

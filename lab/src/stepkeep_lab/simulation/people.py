@@ -25,7 +25,7 @@ from stepkeep.kernel.rows import Run, Step, is_exhausted
 from stepkeep.kernel.states import RUN_TERMINAL, STEP_TERMINAL, STEP_WAITING, RunState, StepState
 from stepkeep.kernel.stuck import CHOICES
 from stepkeep.operations import interventions, mailbox, pauses, pausing, people, quarantine
-from stepkeep.operations.going_on import Wanted, go_on
+from stepkeep.operations.going_on import ContinuationOptions, go_on
 from stepkeep.operations.migrating import migrate
 from stepkeep.operations.plans import plan_of
 from stepkeep.operations.rerun import rerun
@@ -782,11 +782,11 @@ async def _again(server: Server, run: Run, turn: int, key: str, actor: str) -> S
     by: dict[str, Any] = {"caller": Caller(TENANT, actor), "idempotency_key": key}
     if turn % 3 == 0:
         return await rerun(server.transactor, server.starter, run.id, **by)
-    wanted = Wanted(how=GoingOn.RETRY)
+    wanted = ContinuationOptions(how=GoingOn.RETRY)
     if turn % 3 == 1:
         plan = await plan_of(server.transactor, TENANT, run.id)
         step = plan.steps[turn % plan.size].name
-        wanted = Wanted(how=(GoingOn.FORK, GoingOn.RERUN)[turn % 2], start=step)
+        wanted = ContinuationOptions(how=(GoingOn.FORK, GoingOn.RERUN)[turn % 2], start=step)
     return await go_on(server.transactor, server.starter, run.id, wanted, **by)
 
 

@@ -13,7 +13,7 @@ from stepkeep.kernel.adoption import GoingOn
 from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.plan import Plan
 from stepkeep.operations import going_on, people
-from stepkeep.operations.going_on import Wanted
+from stepkeep.operations.going_on import ContinuationOptions
 from stepkeep_lab.storecheck.bench import ACTOR, Bench
 
 OnBoth = Callable[[Callable[[Bench, int], Awaitable[Any]], str], Awaitable[list[Any]]]
@@ -28,7 +28,7 @@ async def continue_one(on_both: OnBoth, plans: Sequence[Plan], tenant: str) -> l
     by: dict[str, Any] = {"caller": Caller(tenant, ACTOR)}
 
     async def goes_on(run: str, how: GoingOn) -> Any:
-        wanted = Wanted(how=how, start=NEXT if how is GoingOn.FORK else None)
+        wanted = ContinuationOptions(how=how, start=NEXT if how is GoingOn.FORK else None)
         return (
             await on_both(
                 lambda bench, _: going_on.go_on(bench.transactor, bench.starter, run, wanted, **by), f"{how} at last"

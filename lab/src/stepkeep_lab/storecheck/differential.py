@@ -29,7 +29,7 @@ from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.rows import Worker
 from stepkeep.kernel.states import StepState
 from stepkeep.operations import going_on, pausing, people, quarantine, start, workers
-from stepkeep.operations.going_on import Wanted
+from stepkeep.operations.going_on import ContinuationOptions
 from stepkeep.operations.plans import plan_of
 from stepkeep.operations.rerun import rerun
 from stepkeep.operations.start import start_idle
@@ -423,7 +423,9 @@ class Comparison:
             plan = await plan_of(bench.transactor, tenant, run)
             start = None if how is GoingOn.RETRY else plan.steps[number % plan.size].name
             by: dict[str, Any] = {"caller": Caller(tenant, ACTOR), "idempotency_key": key}
-            return await going_on.go_on(bench.transactor, bench.starter, run, Wanted(how=how, start=start), **by)
+            return await going_on.go_on(
+                bench.transactor, bench.starter, run, ContinuationOptions(how=how, start=start), **by
+            )
 
         answers = await self.on_both(act, "go on")
         self._remember(answers[0])

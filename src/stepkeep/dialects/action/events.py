@@ -6,13 +6,13 @@ extensions `tenantid`, `correlationid`, `runid` and `actionid`. This module send
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from stepkeep.dialects.action.evidence import evidence_of, is_ending, may_be_evidence
 from stepkeep.dialects.action.plan import plan_of
 from stepkeep.dialects.action.shapes import Shape, error_shape, filled
-from stepkeep.dialects.dialect import DomainEvent
+from stepkeep.dialects.dialect import DomainEvent, LogLine
 
 OF_RUN = {
     ("Pending", "Running"): "RunStarted",
@@ -63,7 +63,7 @@ class DomainEvents:
     def __init__(self, about: Mapping[str, Any]) -> None:
         self._about = about
 
-    def entry(self, canonical: list[dict[str, Any]], lines: list[dict[str, Any]]) -> list[DomainEvent]:
+    def entry(self, canonical: Sequence[LogLine], lines: Sequence[LogLine]) -> list[DomainEvent]:
         """The events of the next entry, in the order of its hops."""
         whole = {**self._about, "journal": canonical}
         found = sorted([*_shown(whole, lines), *_gates(whole)], key=lambda one: one[0])
@@ -105,13 +105,13 @@ def _violations(canonical: Mapping[str, Any]) -> Iterator[DomainEvent]:
             yield DomainEvent(facts["seq"], "SodViolationDetected", _about(canonical, line, said), extension, VIOLATION)
 
 
-def _evidence(canonical: list[dict[str, Any]], lines: list[dict[str, Any]]) -> Iterator[DomainEvent]:
+def _evidence(canonical: Sequence[LogLine], lines: Sequence[LogLine]) -> Iterator[DomainEvent]:
     """An event for each entry of evidence that the journal entry brought."""
     if not canonical or not (any(map(may_be_evidence, canonical)) or any(map(is_ending, lines))):
         return
     seq = canonical[0]["metadata"]["seq"]
 
-    def late(whole: Mapping[str, Any], lines: list[dict[str, Any]]) -> list[Mapping[str, Any]]:
+    def late(whole: Mapping[str, Any], lines: Sequence[LogLine]) -> list[Mapping[str, Any]]:
         workspace = whole["definition"].get("about", {}).get("workspaceId")
         return [
             filled(
@@ -134,12 +134,12 @@ def _evidence(canonical: list[dict[str, Any]], lines: list[dict[str, Any]]) -> I
     yield DomainEvent(seq, "EvidenceRecorded", rank=EVIDENCE, late=late)
 
 
-def _plan(canonical: list[dict[str, Any]]) -> Iterator[DomainEvent]:
+def _plan(canonical: Sequence[LogLine]) -> Iterator[DomainEvent]:
     """The plan of a run is there as soon as the run is: its definition does not change."""
     if not any(line["metadata"]["event"] == "run_created" for line in canonical):
         return
 
-    def late(whole: Mapping[str, Any], _: list[dict[str, Any]]) -> list[Mapping[str, Any]]:
+    def late(whole: Mapping[str, Any], _: Sequence[LogLine]) -> list[Mapping[str, Any]]:
         run, plan = whole["run"], plan_of(whole)
         told = {name: plan[name] for name in ("planId", "createdByUserId", "plannedEffects", "digestSha256")}
         workspace = {"workspaceId": plan.get("workspaceId")}
@@ -148,19 +148,19 @@ def _plan(canonical: list[dict[str, Any]]) -> Iterator[DomainEvent]:
     yield DomainEvent(canonical[0]["metadata"]["seq"], "PlanGenerated", rank=PLAN, late=late)
 
 
-def _shown(canonical: Mapping[str, Any], lines: list[dict[str, Any]]) -> Iterator[Placed]:
+def _shown(canonical: Mapping[str, Any], lines: Sequence[LogLine]) -> Iterator[Placed]:
     run = canonical["run"]
     for line in lines:
         facts = line["metadata"]
-        place = (facts["seq"], facts["hop"])
+        place, state = (facts["seq"], facts["hop"]), line["to_state"] or ""
         error = error_shape(facts.get("category"), facts.get("error"))
         if line["event_type"] == "run_state_transition":
-            name = RUN_ENDINGS.get(line["to_state"]) or OF_RUN.get((line["from_state"], line["to_state"]))
+            name = RUN_ENDINGS.get(state) or OF_RUN.get((line["from_state"] or "", state))
             if name is not None and line["trigger"] != "stopped":
                 said = {"status": line["to_state"], "initiatedByUserId": run["created_by"], "error": error}
                 yield (*place, 1), DomainEvent(facts["seq"], name, _about(canonical, line, said))
         elif line["event_type"] == "action_state_transition":
-            name = OF_ACTION.get(line["to_state"])
+            name = OF_ACTION.get(state)
             if name is not None:
                 said = {"actionId": facts["step"], "attempt": facts.get("attempt"), "error": error}
                 about = _about(canonical, line, said)

@@ -6,7 +6,7 @@ decides nothing; `show --as action` and `runs --as action` print it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from stepkeep.dialects.action.compensation import compensation_summary
@@ -23,16 +23,16 @@ from stepkeep.dialects.action.shapes import (
     person_of,
     written_steps,
 )
-from stepkeep.dialects.dialect import Teller
+from stepkeep.dialects.dialect import LogLine, Teller
 
 
 class ActionWords:
     """Runs as RunV1."""
 
-    def run(self, canonical: Mapping[str, Any], lines: list[dict[str, Any]]) -> Shape:
+    def run(self, canonical: Mapping[str, Any], lines: Sequence[LogLine]) -> Shape:
         """The whole run."""
         run, about = canonical["run"], canonical["definition"].get("about", {})
-        shown = {line["metadata"].get("step"): line["to_state"] for line in lines}
+        shown = {line["metadata"].get("step"): line["to_state"] or "" for line in lines}
         whole = self.summary(run, shown.get(None, "Pending")) | filled(
             {
                 "workspaceId": about.get("workspaceId"),

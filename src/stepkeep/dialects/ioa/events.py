@@ -6,24 +6,39 @@ ioa` has them all; the relay sends them to sinks. This module sends nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from stepkeep.dialects.dialect import DomainEvent
-from stepkeep.dialects.ioa.story import UNDO, Told, hear, is_tolerated, millis_between, tell
+from msgspec import UNSET, UnsetType
 
-Line = Mapping[str, Any]
+from stepkeep.dialects.dialect import DomainEvent, LogLine
+from stepkeep.dialects.ioa.story import UNDO, IoaShape, RunStory, hear, is_tolerated, millis_between, plain, tell
+
+Fields = Mapping[str, Callable[[RunStory, LogLine], object]]
+"""The fields of a payload in their order, and what makes each from the run so far and the line of the event."""
 
 
-class Kind(NamedTuple):
-    """One kind of event: its category in the taxonomy, and how its payload is made."""
+class IoaEventKind(NamedTuple):
+    """One kind of event: its category in the taxonomy, and the columns of its payload."""
 
     category: str
-    payload: Callable[[Told, Line], dict[str, Any]]
+    fields: Fields
 
 
-def events_of(told: Told) -> list[dict[str, Any]]:
+class IoaEvent(IoaShape, kw_only=True):
+    """An event as a run shows it. `extension`: the taxonomy does not have it."""
+
+    event: str
+    name: str
+    category: str
+    timestamp: str
+    correlation_id: str
+    payload: Mapping[str, Any]
+    extension: bool | UnsetType = UNSET
+
+
+def events_of(told: RunStory) -> list[IoaEvent]:
     """All events of a run so far, oldest first."""
     found = []
     for line in told.lines:
@@ -39,7 +54,7 @@ class Telemetry:
     def __init__(self, about: Mapping[str, Any]) -> None:
         self._told = tell({**about, "steps": []}, [])
 
-    def entry(self, canonical: list[dict[str, Any]], lines: list[dict[str, Any]]) -> list[DomainEvent]:
+    def entry(self, canonical: Sequence[LogLine], lines: Sequence[LogLine]) -> list[DomainEvent]:
         """The events of the next entry."""
         found = []
         for line in lines:
@@ -49,41 +64,42 @@ class Telemetry:
                 found.append(self._made(line, name))
         return found
 
-    def _made(self, line: Line, name: str) -> DomainEvent:
+    def _made(self, line: LogLine, name: str) -> DomainEvent:
         seq, about = line["metadata"]["seq"], {"category": KINDS[name].category}
         called = f"{_domain(self._told)}.{name}"
         if name not in OF_THE_WHOLE:
-            return DomainEvent(seq, called, _event(self._told, line, name)["payload"], about)
+            return DomainEvent(seq, called, _event(self._told, line, name).payload, about)
         then = self._told.copy()
 
-        def late(canonical: Mapping[str, Any], lines: list[dict[str, Any]]) -> list[Mapping[str, Any]]:
+        def late(canonical: Mapping[str, Any], lines: Sequence[LogLine]) -> list[Mapping[str, Any]]:
             now = tell(canonical, [])
             told = replace(then, run=now.run, steps=now.steps, hooks=now.hooks)
-            return [_event(told, line, name)["payload"]]
+            return [_event(told, line, name).payload]
 
         return DomainEvent(seq, called, {}, about, late=late)
 
 
-def _event(told: Told, line: Line, name: str) -> dict[str, Any]:
+def _event(told: RunStory, line: LogLine, name: str) -> IoaEvent:
     kind = KINDS[name]
-    event = {
-        "event": name,
-        "name": f"{_domain(told)}.{name}",
-        "category": kind.category,
-        "timestamp": line["timestamp"],
-        "correlationId": told.run["correlation_id"],
-        "payload": {"workflowName": told.run["workflow"], **kind.payload(told, line)},
-    }
-    return event | ({"extension": True} if name not in TAXONOMY else {})
+    made = {field: value(told, line) for field, value in kind.fields.items()}
+    return IoaEvent(
+        event=name,
+        name=f"{_domain(told)}.{name}",
+        category=kind.category,
+        timestamp=line["timestamp"],
+        correlation_id=told.run["correlation_id"],
+        payload={"workflowName": told.run["workflow"], **made},
+        extension=UNSET if name in TAXONOMY else True,
+    )
 
 
-def _domain(told: Told) -> str:
+def _domain(told: RunStory) -> str:
     involved = told.definition.get("about", {}).get("domainsInvolved") or ["system"]
     return str(involved[0])
 
 
-def _event_in(line: Line) -> str | None:
-    state = line["to_state"]
+def _event_in(line: LogLine) -> str | None:
+    state = line["to_state"] or ""
     if line["event_type"] == "workflow_state_transition":
         return OF_WORKFLOW.get(state)
     if line["event_type"] == "compensation_state_transition":
@@ -95,111 +111,85 @@ def _event_in(line: Line) -> str | None:
     return OF_STEP.get(state)
 
 
-def _started(told: Told, line: Line) -> dict[str, Any]:
-    return {"trigger": _trigger(told), "domainsInvolved": told.definition.get("about", {}).get("domainsInvolved", [])}
+def _domains(told: RunStory, line: LogLine) -> list[str]:
+    found: list[str] = told.definition.get("about", {}).get("domainsInvolved", [])
+    return found
 
 
-def _trigger(told: Told) -> str:
+def _trigger(told: RunStory, line: LogLine) -> str:
     """What started the run: the name of a trigger, or `manual` for a person or a program."""
     actor = str(told.run.get("created_by", ""))
     return actor.removeprefix("trigger:") if actor.startswith("trigger:") else "manual"
 
 
-def _executing(told: Told, line: Line) -> dict[str, Any]:
-    return {"resumed": line["from_state"] == "blocked"}
+def _correlation(told: RunStory, line: LogLine) -> object:
+    return told.run["correlation_id"]
 
 
-def _blocked(told: Told, line: Line) -> dict[str, Any]:
-    return {"stepName": line["metadata"].get("of")}
+def _step(told: RunStory, line: LogLine) -> str:
+    return str(line["metadata"]["step"])
 
 
-def _step_running(told: Told, line: Line) -> dict[str, Any]:
-    name = line["metadata"]["step"]
-    return {"stepName": name, "agent": told.agents.get(name), "correlationId": told.run["correlation_id"]}
+def _because(told: RunStory, line: LogLine) -> object:
+    """The step that led to it, if one did."""
+    return line["metadata"].get("of")
 
 
-def _step_completed(told: Told, line: Line) -> dict[str, Any]:
-    name = line["metadata"]["step"]
-    return {
-        "stepName": name,
-        "agent": told.agents.get(name),
-        "durationMs": millis_between(told.began.get(name), told.ended.get(name)),
-        "correlationId": told.run["correlation_id"],
-    }
+def _agent(told: RunStory, line: LogLine) -> str | None:
+    return told.agents.get(_step(told, line))
 
 
-def _step_failed(told: Told, line: Line) -> dict[str, Any]:
-    name = line["metadata"]["step"]
-    return {"stepName": name, "error": _error_in(line), "onFailure": told.policies.get(name)}
+def _lasted(told: RunStory, line: LogLine) -> int | None:
+    name = _step(told, line)
+    return millis_between(told.began.get(name), told.ended.get(name))
 
 
-def _step_left_out(told: Told, line: Line) -> dict[str, Any]:
-    """A step that was skipped or cancelled, and the step that led to it, if one did."""
-    return {"stepName": line["metadata"]["step"], "because": line["metadata"].get("of")}
-
-
-def _compensation(told: Told, line: Line) -> dict[str, Any]:
-    name = line["metadata"]["step"]
-    return {"stepName": name.removeprefix(UNDO), "agent": told.agents.get(name)}
-
-
-def _compensation_ended(told: Told, line: Line) -> dict[str, Any]:
-    name = line["metadata"]["step"]
-    lasted = millis_between(told.began.get(name), told.ended.get(name))
-    return {**_compensation(told, line), "durationMs": lasted}
-
-
-def _compensation_failed(told: Told, line: Line) -> dict[str, Any]:
-    return {**_compensation(told, line), "error": _error_in(line)}
-
-
-def _error_in(line: Line) -> Any:
+def _error(told: RunStory, line: LogLine) -> object:
     return line["metadata"].get("error") or line["metadata"].get("category")
 
 
-def _completed(told: Told, line: Line) -> dict[str, Any]:
-    return {
-        "totalDurationMs": millis_between(told.run["started_at"], line["timestamp"]),
-        "stepsCompleted": len(told.in_state("completed")),
-        "costAccumulated": told.cost,
-        "rolledBack": line["from_state"] == "compensating",
-    }
-
-
-def _failed(told: Told, line: Line) -> dict[str, Any]:
-    return {"failedStep": _failed_step(told), "failurePolicy": told.definition.get("on_failure")}
-
-
-def _compensating(told: Told, line: Line) -> dict[str, Any]:
-    return {"failedStep": _failed_step(told), "compensationSteps": told.undone}
-
-
-def _cancelled(told: Told, line: Line) -> dict[str, Any]:
-    return {"reason": told.run["error"]}
-
-
-def _failed_step(told: Told) -> str | None:
+def _failed_step(told: RunStory, line: LogLine) -> str | None:
     """The step that failed the workflow; None if it timed out or was cancelled as a whole."""
     return next(iter(told.in_state("failed")), None)
 
 
+STEP: Fields = {"stepName": _step, "agent": _agent}
+LEFT_OUT: Fields = {"stepName": _step, "because": _because}
+UNDONE: Fields = {"stepName": lambda told, line: _step(told, line).removeprefix(UNDO), "agent": _agent}
+
 KINDS = {
-    "workflow_started": Kind("audit", _started),
-    "workflow_executing": Kind("trace", _executing),
-    "workflow_blocked": Kind("alert", _blocked),
-    "workflow_step_running": Kind("trace", _step_running),
-    "workflow_step_completed": Kind("trace", _step_completed),
-    "workflow_step_failed": Kind("alert", _step_failed),
-    "workflow_step_skipped": Kind("trace", _step_left_out),
-    "workflow_step_cancelled": Kind("trace", _step_left_out),
-    "workflow_compensation_running": Kind("trace", _compensation),
-    "workflow_compensation_completed": Kind("trace", _compensation_ended),
-    "workflow_compensation_failed": Kind("alert", _compensation_failed),
-    "workflow_compensation_cancelled": Kind("trace", _compensation),
-    "workflow_completed": Kind("audit", _completed),
-    "workflow_failed": Kind("alert", _failed),
-    "workflow_compensating": Kind("alert", _compensating),
-    "workflow_cancelled": Kind("audit", _cancelled),
+    "workflow_started": IoaEventKind("audit", {"trigger": _trigger, "domainsInvolved": _domains}),
+    "workflow_executing": IoaEventKind("trace", {"resumed": lambda told, line: line["from_state"] == "blocked"}),
+    "workflow_blocked": IoaEventKind("alert", {"stepName": _because}),
+    "workflow_step_running": IoaEventKind("trace", {**STEP, "correlationId": _correlation}),
+    "workflow_step_completed": IoaEventKind("trace", {**STEP, "durationMs": _lasted, "correlationId": _correlation}),
+    "workflow_step_failed": IoaEventKind(
+        "alert",
+        {"stepName": _step, "error": _error, "onFailure": lambda told, line: told.policies.get(_step(told, line))},
+    ),
+    "workflow_step_skipped": IoaEventKind("trace", LEFT_OUT),
+    "workflow_step_cancelled": IoaEventKind("trace", LEFT_OUT),
+    "workflow_compensation_running": IoaEventKind("trace", UNDONE),
+    "workflow_compensation_completed": IoaEventKind("trace", {**UNDONE, "durationMs": _lasted}),
+    "workflow_compensation_failed": IoaEventKind("alert", {**UNDONE, "error": _error}),
+    "workflow_compensation_cancelled": IoaEventKind("trace", UNDONE),
+    "workflow_completed": IoaEventKind(
+        "audit",
+        {
+            "totalDurationMs": lambda told, line: millis_between(told.run["started_at"], line["timestamp"]),
+            "stepsCompleted": lambda told, line: len(told.in_state("completed")),
+            "costAccumulated": lambda told, line: plain(told.cost),
+            "rolledBack": lambda told, line: line["from_state"] == "compensating",
+        },
+    ),
+    "workflow_failed": IoaEventKind(
+        "alert",
+        {"failedStep": _failed_step, "failurePolicy": lambda told, line: told.definition.get("on_failure")},
+    ),
+    "workflow_compensating": IoaEventKind(
+        "alert", {"failedStep": _failed_step, "compensationSteps": lambda told, line: told.undone}
+    ),
+    "workflow_cancelled": IoaEventKind("audit", {"reason": lambda told, line: told.run["error"]}),
 }
 
 OF_THE_WHOLE = frozenset({"workflow_completed", "workflow_compensating", "workflow_cancelled"})

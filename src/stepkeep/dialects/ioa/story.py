@@ -5,28 +5,48 @@ Status and events are both made from this value, so that they never contradict e
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any
+from typing import Any, dataclass_transform
+
+import msgspec
 
 from stepkeep.definition.durations import format_duration
+from stepkeep.dialects.dialect import LogLine
 
 SECOND = 1_000_000
 UNDO = "undo:"
 """How the name of a compensation begins; the name of its step follows."""
 
-Line = Mapping[str, Any]
+
+@dataclass_transform(frozen_default=True, kw_only_default=True)
+class IoaShape(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A part of a run as the format shows it."""
+
+
+def plain(shape: IoaShape) -> Mapping[str, Any]:
+    """A part of a run as JSON."""
+    found: Mapping[str, Any] = msgspec.to_builtins(shape)
+    return found
+
+
+class CostAccumulated(IoaShape, kw_only=True):
+    """What a run has cost, in the words of the format."""
+
+    tokens: int
+    cost: float
+    currency: str
 
 
 @dataclass(kw_only=True)
-class Told:
+class RunStory:
     """The timeline of one run. Steps are those of the plan, in its order; `undone` names those with an undo step,
     first one first."""
 
     run: Mapping[str, Any]
     definition: Mapping[str, Any]
-    lines: list[dict[str, Any]]
+    lines: Sequence[LogLine]
     steps: list[Mapping[str, Any]]
     hooks: dict[str, Mapping[str, Any]]
     state: str = "idle"
@@ -36,7 +56,7 @@ class Told:
     ended: dict[str, str] = field(default_factory=dict)
     tolerated: list[str] = field(default_factory=list)
 
-    def copy(self) -> Told:
+    def copy(self) -> RunStory:
         """The timeline as it is now; the original goes on."""
         states, began, ended = dict(self.states), dict(self.began), dict(self.ended)
         return replace(self, states=states, began=began, ended=ended, tolerated=list(self.tolerated))
@@ -63,14 +83,14 @@ class Told:
         return [name for name in reversed(self.in_state("completed")) if name in self.hooks]
 
     @property
-    def cost(self) -> dict[str, Any]:
+    def cost(self) -> CostAccumulated:
         spent = self.run["cost"]
-        return {"tokens": int(spent.get("tokens", 0)), "cost": spent.get("usd", 0), "currency": "USD"}
+        return CostAccumulated(tokens=int(spent.get("tokens", 0)), cost=spent.get("usd", 0), currency="USD")
 
 
-def tell(canonical: Mapping[str, Any], lines: list[dict[str, Any]]) -> Told:
+def tell(canonical: Mapping[str, Any], lines: Sequence[LogLine]) -> RunStory:
     """Combine a run's view and its log."""
-    told = Told(
+    told = RunStory(
         run=canonical["run"],
         definition=canonical.get("definition", {}),
         lines=lines,
@@ -82,18 +102,18 @@ def tell(canonical: Mapping[str, Any], lines: list[dict[str, Any]]) -> Told:
     return told
 
 
-def hear(told: Told, line: Line) -> None:
+def hear(told: RunStory, line: LogLine) -> None:
     """Go on with one line."""
     if line["event_type"] == "step_state_transition":
         _step_moved(told, line)
     elif line["event_type"] == "compensation_state_transition":
         _note_time(told, line)
     elif line["event_type"] == "workflow_state_transition":
-        told.state, told.moved_at = line["to_state"], line["timestamp"]
+        told.state, told.moved_at = line["to_state"] or "", line["timestamp"]
 
 
-def _step_moved(told: Told, line: Line) -> None:
-    name, state = line["metadata"]["step"], line["to_state"]
+def _step_moved(told: RunStory, line: LogLine) -> None:
+    name, state = line["metadata"]["step"], line["to_state"] or ""
     told.states.pop(name, None)
     told.states[name] = state
     _note_time(told, line)
@@ -101,7 +121,7 @@ def _step_moved(told: Told, line: Line) -> None:
         told.tolerated.append(name)
 
 
-def _note_time(told: Told, line: Line) -> None:
+def _note_time(told: RunStory, line: LogLine) -> None:
     """When a step, or a compensation under its own name, began and ended."""
     if line["to_state"] == "running":
         told.began[line["metadata"]["step"]] = line["timestamp"]
@@ -109,7 +129,7 @@ def _note_time(told: Told, line: Line) -> None:
         told.ended[line["metadata"]["step"]] = line["timestamp"]
 
 
-def is_tolerated(line: Line) -> bool:
+def is_tolerated(line: LogLine) -> bool:
     """Whether a step was skipped because it failed; a skip that follows from another one has no category."""
     return line["to_state"] == "skipped" and "category" in line["metadata"]
 

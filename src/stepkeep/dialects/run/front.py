@@ -48,7 +48,7 @@ def build(written: TemplateBlock, handlers: Registry | None = None) -> Definitio
     )
 
 
-def _about(written: TemplateBlock) -> dict[str, Any]:
+def _about(written: TemplateBlock) -> dict[str, str]:
     named = {"webhook_url": written.webhook_url, "webhook_secret": written.webhook_secret}
     return {key: value for key, value in named.items() if value is not None}
 

@@ -5,24 +5,74 @@ Made from the canonical view and the run's log in this dialect; it reads nothing
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypedDict
 
-from stepkeep.dialects.dialect import NoEvents
+from stepkeep.dialects.dialect import LogLine, NoEvents
 
 View = Mapping[str, Any]
+
+
+class RunHead(TypedDict):
+    id: str
+    status: str | None
+
+
+class StepBody(TypedDict):
+    id: str
+    name: str
+    status: str | None
+
+
+class StepCost(StepBody):
+    cost_usd: float
+
+
+class StepsBody(TypedDict):
+    """The body of `/steps`."""
+
+    run_id: str
+    steps: list[StepBody]
+
+
+class CostBody(TypedDict):
+    """The body of `/cost`."""
+
+    run_id: str
+    total_cost_usd: float
+    steps: list[StepCost]
+
+
+class EventBody(TypedDict):
+    """An event of the seed's service."""
+
+    id: str
+    seq: int
+    run_id: str
+    step_id: str | None
+    type: str
+    payload: Mapping[str, Any]
+    created_at: str
+
+
+class RunBody(RunHead):
+    """`GET /runs/{id}`, and the bodies of its parts under their names."""
+
+    steps: StepsBody
+    cost: CostBody
+    events: list[EventBody]
 
 
 class RunWords(NoEvents):
     """`GET /runs/{id}` at the top; the bodies of `/steps`, `/cost` and `/events` under their names."""
 
-    def run(self, canonical: View, lines: list[dict[str, Any]]) -> dict[str, Any]:
+    def run(self, canonical: View, lines: Sequence[LogLine]) -> RunBody:
         run_id = canonical["run"]["id"]
         shown = {line["entity_id"]: line["to_state"] for line in lines}
         labels = _labels(canonical)
         main = [step for step in canonical["steps"] if step["phase"] == "main"]
-        steps = [
+        steps: list[StepBody] = [
             {
                 "id": f"{run_id}/{step['name']}",
                 "name": labels.get(step["name"], step["name"]),
@@ -30,7 +80,7 @@ class RunWords(NoEvents):
             }
             for step in main
         ]
-        costs = [{**row, "cost_usd": _usd(step["cost"])} for row, step in zip(steps, main, strict=True)]
+        costs: list[StepCost] = [{**row, "cost_usd": _usd(step["cost"])} for row, step in zip(steps, main, strict=True)]
         return {
             "id": run_id,
             "status": shown.get(run_id),
@@ -39,7 +89,7 @@ class RunWords(NoEvents):
             "events": list(_events(canonical, labels, lines)),
         }
 
-    def summary(self, canonical_run: View, shown_state: str) -> dict[str, Any]:
+    def summary(self, canonical_run: View, shown_state: str) -> RunHead:
         return {"id": canonical_run["id"], "status": shown_state}
 
 
@@ -57,7 +107,7 @@ def _labels(canonical: View) -> dict[str, str]:
     }
 
 
-def _events(canonical: View, labels: Mapping[str, str], lines: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+def _events(canonical: View, labels: Mapping[str, str], lines: Sequence[LogLine]) -> Iterator[EventBody]:
     limits = {step["name"]: step["retry"]["max_attempts"] for step in canonical["definition"]["steps"]}
     costs = {step["name"]: _usd(step["cost"]) for step in canonical["steps"]}
     number = 0
@@ -77,7 +127,7 @@ def _events(canonical: View, labels: Mapping[str, str], lines: list[dict[str, An
 
 
 def _told(
-    line: dict[str, Any], labels: Mapping[str, str], limits: Mapping[str, int], costs: Mapping[str, float]
+    line: LogLine, labels: Mapping[str, str], limits: Mapping[str, int], costs: Mapping[str, float]
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     """The events of one line. The seed's service has none for a run that is created, succeeds or fails."""
     metadata, before, after = line["metadata"], line["from_state"], line["to_state"]

@@ -6,7 +6,7 @@ the dialect shows them again.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
 
 from msgspec import UNSET
 
@@ -103,7 +103,7 @@ def _step(task: TaskBlock, commands: Commands, repository: RepositoryBlock | Non
     )
 
 
-def _about(task: TaskBlock) -> dict[str, Any]:
+def _about(task: TaskBlock) -> Mapping[str, object]:
     context = task.context_requirements
     return {
         "type": task.type,
@@ -118,6 +118,6 @@ def _about(task: TaskBlock) -> dict[str, Any]:
     }
 
 
-def _said(**given: Any) -> dict[str, Any]:
+def _said(**given: object) -> Mapping[str, object]:
     """The written values, without the omitted ones."""
     return {name: value for name, value in given.items() if value not in (None, "", {})}

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from heapq import heapify, heappop, heappush
-from typing import Any
+from typing import Any, TypedDict
 
 Needs = Mapping[str, Sequence[str]]
 
@@ -67,13 +67,33 @@ def critical_path(needs: Needs, seconds: Mapping[str, float]) -> list[str]:
     return path[::-1]
 
 
+class ParallelStage(TypedDict):
+    """Tasks that can run at the same time."""
+
+    stage: int
+    parallel_tasks: list[str]
+    max_parallelism: int
+    estimated_duration_seconds: float
+    critical_path: list[str]
+    resource_requirements: dict[str, dict[str, Any]]
+
+
+class ExecutionPlan(TypedDict):
+    """Stages with their parallel tasks, and the estimated total duration."""
+
+    stages: list[ParallelStage]
+    total_estimated_duration: float
+    critical_path_duration: float
+    critical_path_tasks: list[str]
+
+
 def execution_plan(
     needs: Needs, seconds: Mapping[str, float], resources: Mapping[str, Mapping[str, Any]]
-) -> dict[str, Any]:
+) -> ExecutionPlan:
     """Stages with their parallel tasks, and the estimated total duration."""
     path = critical_path(needs, seconds)
     on_path = frozenset(path)
-    stages: list[dict[str, Any]] = [
+    stages: list[ParallelStage] = [
         {
             "stage": number,
             "parallel_tasks": tasks,

@@ -6,16 +6,15 @@ from the log, everything written from the definition. Runs of other formats can 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Required, TypedDict
 
 from stepkeep.definition.rule_words import VERSION
-from stepkeep.dialects.dialect import DomainEvent, Teller
+from stepkeep.dialects.dialect import DomainEvent, LogLine, Teller
 from stepkeep.dialects.workstream.derivation import TASK_ENDED, TaskView, derive_workstream_state
 from stepkeep.dialects.workstream.machine import FINAL_STEPS
-from stepkeep.dialects.workstream.planning import blocked_by, execution_plan, topological_order
+from stepkeep.dialects.workstream.planning import ExecutionPlan, blocked_by, execution_plan, topological_order
 
-Line = Mapping[str, Any]
 Plain = Mapping[str, Any]
 
 SECOND = 1_000_000
@@ -27,14 +26,127 @@ WHY = {
 """Why a task was cancelled without a cancel of its own."""
 
 
-class Words:
+class Execution(TypedDict):
+    """How a task is executed."""
+
+    command: list[str] | None
+    working_directory: str | None
+    timeout_seconds: float
+    max_retries: int
+    retry_delay_seconds: float
+
+
+class TaskState(TypedDict):
+    created_at: str | None
+    started_at: str | None
+    completed_at: str | None
+    assigned_worker: str | None
+    validated_by: str | None
+    retry_count: int
+    last_error: str | None
+    reason: str | None
+
+
+class TaskFile(TypedDict, total=False):
+    """The file of a task. Its requirements and its schema are there if they were written."""
+
+    task_id: Required[str]
+    workstream_id: str
+    name: str
+    description: str
+    type: str
+    status: Required[str | None]
+    critical: Required[bool]
+    dependencies: list[str]
+    blocks: list[str]
+    worker_requirements: Mapping[str, Any]
+    execution: Required[Execution]
+    validation_rules: Mapping[str, list[str]]
+    context_requirements: Any
+    resource_requirements: Mapping[str, Any]
+    schema_version: Any
+    schema_url: str
+    state: TaskState
+
+
+class FinalStep(TypedDict):
+    """A step of the final validation."""
+
+    name: str
+    state: str
+    last_error: str | None
+
+
+class StreamState(TypedDict):
+    created_at: str | None
+    started_at: str | None
+    completed_at: str | None
+    last_error: str | None
+
+
+class WorkstreamFile(TypedDict):
+    """The file of a workstream."""
+
+    workstream_id: str
+    run_id: str
+    name: str
+    description: str
+    version: int
+    status: str | None
+    derived_status: str
+    max_duration_seconds: float | None
+    validation_rules: Mapping[str, list[str]]
+    final_steps: list[FinalStep]
+    tasks: list[str]
+    state: StreamState
+
+
+class DagFile(TypedDict):
+    """The graph of a workstream."""
+
+    workstream_id: str
+    generated_at: str | None
+    nodes: list[dict[str, object]]
+    edges: list[dict[str, str]]
+    topological_order: list[str]
+
+
+class ExecutionPlanFile(ExecutionPlan):
+    """The execution plan of a workstream."""
+
+    workstream_id: str
+
+
+class WorkstreamFiles(TypedDict):
+    """A run in the files of the seed."""
+
+    workstream: WorkstreamFile
+    tasks: list[TaskFile]
+    dag: DagFile
+    execution_plan: ExecutionPlanFile
+
+
+class WorkstreamSummary(TypedDict):
+    """A run in a list."""
+
+    workstream_id: str
+    run_id: str
+    version: int
+    status: str
+    created_at: str | None
+    started_at: str | None
+    completed_at: str | None
+    last_error: str | None
+
+
+class WorkstreamWords:
     """Runs in the seed's shapes."""
 
-    def run(self, canonical: Plain, lines: list[dict[str, Any]]) -> dict[str, Any]:
+    def run(self, canonical: Plain, lines: Sequence[LogLine]) -> WorkstreamFiles:
         definition = canonical["definition"]
         written = [step for step in definition["steps"] if not is_final(step)]
-        histories = {step["name"]: History() for step in written}
-        stream = History()
+        histories = {step["name"]: TaskHistory() for step in written}
+        stream = TaskHistory()
         for line in lines:
             name = line["metadata"].get("step")
             (stream if name is None else histories[name]).hear(line)
@@ -52,7 +164,7 @@ class Words:
             "execution_plan": _plan(definition, tasks, needs, histories),
         }
 
-    def summary(self, canonical_run: Plain, shown_state: str) -> dict[str, Any]:
+    def summary(self, canonical_run: Plain, shown_state: str) -> WorkstreamSummary:
         return {
             "workstream_id": canonical_run["workflow"],
             "run_id": canonical_run["id"],
@@ -72,17 +184,17 @@ class Words:
 class Transitions:
     """One event for each line of the log, which has the seed's own shape."""
 
-    def entry(self, canonical: list[dict[str, Any]], lines: list[dict[str, Any]]) -> list[DomainEvent]:
+    def entry(self, canonical: Sequence[LogLine], lines: Sequence[LogLine]) -> list[DomainEvent]:
         return [
             DomainEvent(line["metadata"]["seq"], line["event_type"], line, {"severity": line["severity"]})
             for line in lines
         ]
 
 
-WORDS = Words()
+WORDS = WorkstreamWords()
 
 
-class History:
+class TaskHistory:
     """What the log shows of one task, or of the workstream."""
 
     def __init__(self) -> None:
@@ -94,11 +206,11 @@ class History:
         self.reason: str | None = None
         self.adopted = False
 
-    def hear(self, line: Line) -> None:
+    def hear(self, line: LogLine) -> None:
         said = line["metadata"]
-        self.status = line["to_state"]
+        self.status = line["to_state"] or ""
         self.adopted = self.adopted or said.get("because") == "adopted"
-        self.moments[line["to_state"]] = line["timestamp"]
+        self.moments[self.status] = line["timestamp"]
         self.moments.setdefault("created", line["timestamp"])
         self.worker = said.get("worker")
         self.retry_count = said.get("retry_count", self.retry_count)
@@ -126,12 +238,11 @@ def is_critical(step: Plain) -> bool:
     return step["on_failure"] in ("abort", "compensate")
 
 
-def _task(definition: Plain, step: Plain, history: History, blocks: list[str], now: Plain) -> dict[str, Any]:
+def _task(definition: Plain, step: Plain, history: TaskHistory, blocks: list[str], now: Plain) -> TaskFile:
     written = _about(definition, step["name"])
-    carried = ("context_requirements", "resource_requirements", "schema_version", "schema_url")
     asked = [word for word in step["capabilities"] if not word.startswith(VERSION)]
     requirements = {"capabilities": asked, "min_version": written.get("min_version")}
-    return {
+    task: TaskFile = {
         "task_id": step["name"],
         "workstream_id": definition["name"],
         "name": written.get("name") or step["name"],
@@ -147,19 +258,27 @@ def _task(definition: Plain, step: Plain, history: History, blocks: list[str], n
             "pre_execution": _rules(step.get("pre", ())),
             "post_execution": _rules(step["rules"]),
         },
-        **{key: written[key] for key in carried if key in written},
-        "state": {
-            "created_at": history.moments.get("created"),
-            "started_at": history.moments.get("running"),
-            "completed_at": history.ended_at,
-            "assigned_worker": history.worker,
-            # Its rules are evaluated under a lease: the task is in the hands of this worker, and not assigned to it.
-            "validated_by": now.get("worker") if history.status == "validating" else None,
-            "retry_count": history.retry_count,
-            "last_error": now.get("error"),
-            "reason": history.reason,
-        },
     }
+    if "context_requirements" in written:
+        task["context_requirements"] = written["context_requirements"]
+    if "resource_requirements" in written:
+        task["resource_requirements"] = written["resource_requirements"]
+    if "schema_version" in written:
+        task["schema_version"] = written["schema_version"]
+    if "schema_url" in written:
+        task["schema_url"] = written["schema_url"]
+    task["state"] = {
+        "created_at": history.moments.get("created"),
+        "started_at": history.moments.get("running"),
+        "completed_at": history.ended_at,
+        "assigned_worker": history.worker,
+        # Its rules are evaluated under a lease: the task is in the hands of this worker, and not assigned to it.
+        "validated_by": now.get("worker") if history.status == "validating" else None,
+        "retry_count": history.retry_count,
+        "last_error": now.get("error"),
+        "reason": history.reason,
+    }
+    return task
 
 
 def _rules(rules: Iterable[Plain]) -> list[str]:
@@ -172,7 +291,7 @@ def _program(rule: Plain) -> str:
     return str(program["name"] if program["kind"] == "python" else program["argv"][0])
 
 
-def _execution(step: Plain) -> dict[str, Any]:
+def _execution(step: Plain) -> Execution:
     executor = step["executor"] or {}
     return {
         "command": list(executor["argv"]) if executor.get("kind") == "command" else None,
@@ -183,14 +302,14 @@ def _execution(step: Plain) -> dict[str, Any]:
     }
 
 
-def _view(task: Mapping[str, Any], history: History) -> TaskView:
+def _view(task: Mapping[str, Any], history: TaskHistory) -> TaskView:
     started = "running" in history.moments
     return TaskView(task["status"] or "pending", task["critical"], started, history.adopted)
 
 
 def _workstream(
-    canonical: Plain, stream: History, tasks: list[dict[str, Any]], histories: Mapping[str, History]
-) -> dict[str, Any]:
+    canonical: Plain, stream: TaskHistory, tasks: list[TaskFile], histories: Mapping[str, TaskHistory]
+) -> WorkstreamFile:
     definition, run = canonical["definition"], canonical["run"]
     written = definition["about"].get("workstream", {})
     final = {step["name"]: step for step in definition["steps"] if is_final(step)}
@@ -221,12 +340,12 @@ def _workstream(
     }
 
 
-def _dag(definition: Plain, stream: History, tasks: list[dict[str, Any]], needs: Mapping[str, list[str]]) -> Plain:
+def _dag(definition: Plain, stream: TaskHistory, tasks: list[TaskFile], needs: Mapping[str, list[str]]) -> DagFile:
     """`dag_{workstream_id}.json`; an edge goes from a task to what it depends on."""
     return {
         "workstream_id": definition["name"],
         "generated_at": stream.moments.get("ready") or stream.moments.get("created"),
-        "nodes": [{key: task[key] for key in ("task_id", "name", "type", "status")} for task in tasks],
+        "nodes": [{key: task.get(key) for key in ("task_id", "name", "type", "status")} for task in tasks],
         "edges": [
             {"from": task, "to": other, "type": "depends_on"} for task in sorted(needs) for other in sorted(needs[task])
         ],
@@ -235,8 +354,8 @@ def _dag(definition: Plain, stream: History, tasks: list[dict[str, Any]], needs:
 
 
 def _plan(
-    definition: Plain, tasks: list[dict[str, Any]], needs: Mapping[str, list[str]], histories: Mapping[str, History]
-) -> Plain:
+    definition: Plain, tasks: list[TaskFile], needs: Mapping[str, list[str]], histories: Mapping[str, TaskHistory]
+) -> ExecutionPlanFile:
     """`execution_plan_{workstream_id}.json`; the duration of a task is the measured one, or else its timeout."""
     resources = {task["task_id"]: task.get("resource_requirements", {}) for task in tasks}
     seconds = {}

@@ -15,7 +15,7 @@ from stepkeep.kernel.errors import Contended, ExpressionError
 from stepkeep.kernel.triggers import TriggerSpec
 from stepkeep.operations.transact import MAX_CONFLICT_RETRIES
 from stepkeep.operations.triggers.chain import depth_after, too_deep
-from stepkeep.operations.triggers.firing import MAX_REASON, Event, Firer, spec_of
+from stepkeep.operations.triggers.firing import MAX_REASON, Firer, OutsideEvent, spec_of
 from stepkeep.operations.triggers.inputs import holds, input_of
 from stepkeep.operations.triggers.plan import Planned, new_firing, skipped
 from stepkeep.store.rows import (
@@ -118,7 +118,7 @@ async def _ended(firer: Firer, row: TriggerRow, spec: TriggerSpec, one: Watched,
         return skipped(firing, "the run ended before this trigger was about its workflow")
     if one.run_state not in spec.ended.states:
         return skipped(firing, f"the run has {one.run_state}, which this trigger is not about")
-    event = Event(
+    event = OutsideEvent(
         id=source,
         name=f"run.{one.run_state}",
         payload=None,
@@ -141,7 +141,7 @@ async def _ended(firer: Firer, row: TriggerRow, spec: TriggerSpec, one: Watched,
     return replace(firing, state=FiringState.WAITING, given=kept, depth=depth)
 
 
-def _about(event: Event) -> bytes:
+def _about(event: OutsideEvent) -> bytes:
     """The input of a run that another one's end starts, unless the trigger says otherwise."""
     facts = event.facts
     return msgspec.json.encode({"run_id": event.run, "workflow": facts["workflow"], "state": facts["state"]})

@@ -18,7 +18,7 @@ from stepkeep.kernel.errors import ExpressionError, NotFound
 from stepkeep.kernel.triggers import TriggerKind
 from stepkeep.operations import validate
 from stepkeep.operations.triggers.chain import depth_after, too_deep
-from stepkeep.operations.triggers.firing import MAX_REASON, Caused, Event, Firer, spec_of
+from stepkeep.operations.triggers.firing import MAX_REASON, Caused, Firer, OutsideEvent, spec_of
 from stepkeep.operations.triggers.inputs import holds, input_of
 from stepkeep.operations.triggers.manage import fire_once, record_once
 from stepkeep.operations.triggers.views import Emitted, firing_view
@@ -43,7 +43,7 @@ async def emit(
 ) -> Emitted:
     """Take an event from outside: fire every trigger of the tenant that it concerns. One id fires each once. The person
     who hands it in asks for the runs that it starts."""
-    event = Event(
+    event = OutsideEvent(
         id=validate.key("the id of the event", event_id),
         name=validate.key("the name of the event", name, 200),
         payload=payload,
@@ -59,7 +59,7 @@ async def consume(firer: Firer, outgoing: OutgoingEvent) -> None:
     """Take an event that a run emitted. It returns when every trigger that it concerns has fired. The requesters of
     that run ask for those that it starts."""
     source = await firer.transactor.store.read_run(outgoing.tenant, outgoing.run_id)
-    event = Event(
+    event = OutsideEvent(
         id=outgoing.id,
         name=outgoing.type,
         payload=msgspec.json.decode(firer.transactor.payloads.seal.opened(outgoing.data)),
@@ -72,7 +72,7 @@ async def consume(firer: Firer, outgoing: OutgoingEvent) -> None:
     await fire_for(firer, event, outgoing.tenant)
 
 
-async def fire_for(firer: Firer, event: Event, tenant: str) -> list[Firing]:
+async def fire_for(firer: Firer, event: OutsideEvent, tenant: str) -> list[Firing]:
     """Fire the triggers that an event concerns, one transaction each. What was fired before is returned as it was."""
     found = []
     for row in await firer.transactor.store.triggers.list_of_kind(tenant, TriggerKind.EVENT):
@@ -82,7 +82,7 @@ async def fire_for(firer: Firer, event: Event, tenant: str) -> list[Firing]:
     return found
 
 
-async def _fire(firer: Firer, row: TriggerRow, event: Event) -> Firing | None:
+async def _fire(firer: Firer, row: TriggerRow, event: OutsideEvent) -> Firing | None:
     """Fire one trigger for an event; None if its condition does not hold, or it was removed meanwhile."""
     spec, moment = spec_of(row), moment_of(event.id)
     depth = await depth_after(firer, row.tenant, event.run)

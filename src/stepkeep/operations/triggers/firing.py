@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -54,7 +54,7 @@ def encode_spec(spec: TriggerSpec) -> bytes:
     return _encode_spec(spec)
 
 
-class Event(msgspec.Struct, frozen=True, kw_only=True):
+class OutsideEvent(msgspec.Struct, frozen=True, kw_only=True):
     """An event that may fire triggers. `run` is the run that it comes from; `asked` has everyone who caused it;
     None: that is not known any more."""
 
@@ -67,7 +67,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     facts: dict[str, Any] = {}
     asked: tuple[str, ...] | None = ()
 
-    def shown(self) -> dict[str, Any]:
+    def shown(self) -> Mapping[str, object]:
         """What expressions read."""
         plain = {"id": self.id, "name": self.name, "time": instant(self.at), "run": self.run}
         return {**plain, "correlation_id": self.correlation_id, **self.facts, "payload": self.payload}
@@ -76,11 +76,11 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
 class Caused(msgspec.Struct, frozen=True, kw_only=True):
     """What caused a firing, for its input and its record: the event, and the person of one by hand."""
 
-    event: dict[str, Any] | None = None
+    event: Mapping[str, Any] | None = None
     caller: Caller | None = None
 
 
-class Kept(msgspec.Struct, frozen=True):
+class KeptInput(msgspec.Struct, frozen=True):
     """What a firing that waits keeps for its run. `asked` has everyone who caused its event or its ending."""
 
     input: msgspec.Raw
@@ -88,7 +88,7 @@ class Kept(msgspec.Struct, frozen=True):
     asked: tuple[str, ...] = ()
 
 
-_decode_kept = msgspec.json.Decoder(Kept).decode
+_decode_kept = msgspec.json.Decoder(KeptInput).decode
 
 
 class FiringBatch:
@@ -187,7 +187,7 @@ class Firer:
         plan = await find_plan(self.transactor, row.workflow, row.version, tenant=row.tenant)
         firing = fire.firing
         if firing.given is None:
-            kept = Kept(msgspec.Raw(input_of(row, spec_of(row), firing.moment, caused.event)))
+            kept = KeptInput(msgspec.Raw(input_of(row, spec_of(row), firing.moment, caused.event)))
         else:
             kept = await self._opened(firing.given)
         # The persons of the event, of the trigger (who added it by hand or published it) and of the backfill.
@@ -206,14 +206,14 @@ class Firer:
         )
         return await self._starter.reduced(request)
 
-    async def kept(self, row: TriggerRow, given: bytes, event: Event) -> bytes:
+    async def kept(self, row: TriggerRow, given: bytes, event: OutsideEvent) -> bytes:
         """An input that is kept until its run can start, sealed where payloads are. The person of the trigger that made
         it is kept as well: the trigger may be another one's by then."""
-        kept = Kept(msgspec.Raw(given), event.correlation_id, (*(event.asked or ()), row.created_by))
+        kept = KeptInput(msgspec.Raw(given), event.correlation_id, (*(event.asked or ()), row.created_by))
         plain, seal = _encode_spec(kept), self.transactor.payloads.seal
         return await asyncio.to_thread(seal.seal, plain) if seal.is_on else plain
 
-    async def _opened(self, given: bytes) -> Kept:
+    async def _opened(self, given: bytes) -> KeptInput:
         return _decode_kept(await asyncio.to_thread(self.transactor.payloads.seal.opened, given))
 
     async def _cancel(self, row: TriggerRow, run_id: str) -> None:

@@ -7,7 +7,8 @@ none of these is read as a field of the payload. Publication compiles them, and 
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, TypedDict
 
 import msgspec
 
@@ -19,7 +20,15 @@ from stepkeep.store.rows import TriggerRow
 _encode = msgspec.json.Encoder().encode
 
 
-def facts_of(row: TriggerRow, moment: str, event: dict[str, Any] | None) -> dict[str, Any]:
+class TriggerFacts(TypedDict):
+    """What expressions of a trigger read."""
+
+    trigger: Mapping[str, str]
+    event: Mapping[str, object]
+    payload: Any
+
+
+def facts_of(row: TriggerRow, moment: str, event: Mapping[str, Any] | None) -> TriggerFacts:
     """What expressions of a trigger read."""
     about = event or {}
     return {
@@ -29,7 +38,7 @@ def facts_of(row: TriggerRow, moment: str, event: dict[str, Any] | None) -> dict
     }
 
 
-def holds(row: TriggerRow, spec: TriggerSpec, moment: str, event: dict[str, Any]) -> bool:
+def holds(row: TriggerRow, spec: TriggerSpec, moment: str, event: Mapping[str, Any]) -> bool:
     """Whether the condition of a trigger holds for an event; raises ExpressionError if that cannot be said."""
     if spec.condition is None:
         return True
@@ -39,7 +48,7 @@ def holds(row: TriggerRow, spec: TriggerSpec, moment: str, event: dict[str, Any]
     return value
 
 
-def input_of(row: TriggerRow, spec: TriggerSpec, moment: str, event: dict[str, Any] | None) -> bytes:
+def input_of(row: TriggerRow, spec: TriggerSpec, moment: str, event: Mapping[str, Any] | None) -> bytes:
     """The input of the run that a firing starts."""
     if spec.inputs is not None:
         return _encode(compile_trigger_inputs(spec.inputs).render(facts_of(row, moment, event)))

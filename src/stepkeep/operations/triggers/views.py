@@ -145,48 +145,42 @@ class Emitted(Answer, kw_only=True):
     firings: list[FiringView]
 
 
-def trigger_view(row: TriggerRow, spec: TriggerSpec) -> TriggerView:
-    return TriggerView(**_fields(row, spec))
-
-
 def details_view(
     row: TriggerRow, spec: TriggerSpec, now: int, firings: list[Firing], backfills: list[Backfill]
 ) -> TriggerDetails:
-    return TriggerDetails(
-        **_fields(row, spec),
+    return trigger_view(row, spec).extended(
+        TriggerDetails,
         next=coming(row, spec, now, 5) if state_of(row) == "active" else [],
         firings=[firing_view(one) for one in firings],
         backfills=[backfill_view(one) for one in backfills],
     )
 
 
-def _fields(row: TriggerRow, spec: TriggerSpec) -> dict[str, Any]:
+def trigger_view(row: TriggerRow, spec: TriggerSpec) -> TriggerView:
     """What a trigger shows. Fields that mean nothing for its kind are left out."""
-    fields: dict[str, Any] = {
-        "trigger": row.name,
-        "workflow": row.workflow,
-        "version": row.version,
-        "declared": row.version is not None,
-        "kind": row.kind.value,
-        "state": state_of(row),
-        "overlap": spec.overlap.value,
-        "next_at": None if row.paused_at is not None else instant(row.next_at),
-        "created_at": instant(row.created_at),
-        "created_by": row.created_by,
-    }
-    if spec.schedule is not None:
-        fields |= {"schedule": schedule_view(spec.schedule), "catch_up": _catch_up(spec)}
-    if spec.event is not None:
-        fields["event"] = spec.event
-    if spec.ended is not None:
-        fields["ended"] = EndingView(workflow=spec.ended.workflow, states=[state.value for state in spec.ended.states])
-    if spec.condition is not None:
-        fields["condition"] = spec.condition
-    if spec.inputs is not None:
-        fields["with_"] = spec.inputs
-    if row.paused_at is not None:
-        fields |= {"paused_at": instant(row.paused_at), "paused_by": row.paused_by}
-    return fields
+    is_paused = row.paused_at is not None
+    return TriggerView(
+        trigger=row.name,
+        workflow=row.workflow,
+        version=row.version,
+        declared=row.version is not None,
+        kind=row.kind.value,
+        state=state_of(row),
+        overlap=spec.overlap.value,
+        next_at=None if is_paused else instant(row.next_at),
+        created_at=instant(row.created_at),
+        created_by=row.created_by,
+        schedule=UNSET if spec.schedule is None else schedule_view(spec.schedule),
+        catch_up=UNSET if spec.schedule is None else _catch_up(spec),
+        event=UNSET if spec.event is None else spec.event,
+        ended=UNSET
+        if spec.ended is None
+        else EndingView(workflow=spec.ended.workflow, states=[state.value for state in spec.ended.states]),
+        condition=UNSET if spec.condition is None else spec.condition,
+        with_=UNSET if spec.inputs is None else spec.inputs,
+        paused_at=UNSET if row.paused_at is None else instant(row.paused_at),
+        paused_by=row.paused_by if is_paused else UNSET,
+    )
 
 
 def state_of(row: TriggerRow) -> State:

@@ -7,23 +7,24 @@ read steps as they were before it waited. Nothing is written here. `change` call
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
 
 from stepkeep.kernel.decision import Involved, involved_in
 from stepkeep.kernel.errors import Broken
-from stepkeep.kernel.rows import Origin, Run, Step
-from stepkeep.store import columns
-from stepkeep.store import shares as shared
-from stepkeep.store.change import Loaded, More, Propose, RunKey, Spent, Want
+from stepkeep.kernel.rows import Run, Step
+from stepkeep.store import columns, loading
+from stepkeep.store.change import Loaded, More, Propose, RunKey, Want
 from stepkeep.store.postgres.arrays import ids, names, numbers
 from stepkeep.store.postgres.connections import Connection, fetch
 from stepkeep.store.postgres.people import load_authorities, share_people
-from stepkeep.store.reading import quarantined, read_definitions, unreadable
-from stepkeep.store.rows import RESOURCES_LOCK, SLOTS_LOCK, KeyWant, Mailbox
+from stepkeep.store.reading import quarantined, unreadable
+from stepkeep.store.rows import KeyWant, Mailbox
 from stepkeep.store.statements import load_statements
 
 SQL = load_statements("stepkeep.store.postgres")
+
+T = TypeVar("T")
 
 ALWAYS = -(2**63)
 
@@ -50,6 +51,38 @@ def involved_from(
         [(keys[place - 1], person, before) for place, person, before in asked],
         [(keys[place - 1], no, owner) for place, no, owner in executed],
     )
+
+
+def zip_of(keys: Sequence[Any]) -> tuple[Any, ...]:
+    """The columns of keys, as parameters."""
+    return tuple(zip(*keys, strict=True))
+
+
+def of_runs(keys: Sequence[Any]) -> tuple[Any, ...]:
+    """The same for keys that begin with a run: tenants, run ids, and perhaps texts."""
+    tenants, run_ids, *rest = zip(*keys, strict=True)
+    return (names(tenants), ids(run_ids), *rest)
+
+
+def of_steps(keys: Sequence[Any]) -> tuple[Any, ...]:
+    tenants, run_ids, nos = zip(*keys, strict=True)
+    return (names(tenants), ids(run_ids), numbers(nos))
+
+
+PLACED = {
+    *("load_inbox", "load_seen_messages", "load_outputs", "load_inputs", "load_costs", "load_above"),
+    *("load_requesters", "load_executors"),
+}
+"""The statements whose rows begin with the place of the key that was asked for, from 1."""
+
+PARAMETERS: dict[str, Callable[[Sequence[Any]], tuple[Any, ...]]] = {
+    **dict.fromkeys((*PLACED, "load_adoptions"), of_runs),
+    "load_outputs": of_steps,
+    "load_definitions": lambda keys: (numbers(keys),),
+    "load_policies": lambda keys: (keys,),
+    "load_revisions": lambda keys: ([one[0] for one in keys], numbers([one[1] for one in keys])),
+}
+"""How the keys of a statement become parameters, where these are not just columns of text."""
 
 
 class OutOfOrder(Exception):
@@ -86,55 +119,25 @@ class Loading:
             await self._lock({want.key for want in more.wants} - self._looked)
             await self._load(more.wants)
         loaded = self.loaded
-        if more.definitions:
-            found = await fetch(self.connection, SQL.load_definitions, numbers(more.definitions))
-            for definition in read_definitions(columns.unchecked_definition, found):
-                loaded.definitions[definition.id] = definition
-        if more.idempotency:
-            asked = zip(*more.idempotency, strict=True)
-            promises = map(columns.idempotency_from, await fetch(self.connection, SQL.load_idempotency_keys, *asked))
-            loaded.idempotency.update({one.place: one for one in promises})
-        if more.policies:
-            found = await fetch(self.connection, SQL.load_policies, more.policies)
-            loaded.policies.update(dict.fromkeys(more.policies))
-            loaded.policies.update({row[0]: columns.policy_from(row) for row in found})
-        if more.revisions:
-            tenants, revisions = [one[0] for one in more.revisions], [one[1] for one in more.revisions]
-            found = await fetch(self.connection, SQL.load_revisions, tenants, numbers(revisions))
-            loaded.revisions.update(dict.fromkeys(more.revisions))
-            loaded.revisions.update({(row[0], row[1]): columns.policy_from(row) for row in found})
-        for tenant, per in more.spend:
-            found = await fetch(self.connection, SQL.load_spend, tenant, loaded.now - per)
-            loaded.spend[tenant, per] = tuple(Spent(*row) for row in found)
-        if more.business_keys:
-            asked = zip(*more.business_keys, strict=True)
-            for tenant, key, run_id in await fetch(self.connection, SQL.load_business_keys, *asked):
-                loaded.business_keys[tenant, key] = run_id
-        if more.above:
-            loaded.above.update(dict.fromkeys(more.above, ()))
-            for place, run_id, definition in await self._fetch(SQL.load_above, more.above):
-                loaded.above[more.above[place - 1]] += ((run_id, definition),)
-        if costs := [key for key in more.costs if key not in loaded.costs]:
-            await self._load_costs(costs)
-        if more.adoptions:
-            loaded.adoptions.update(dict.fromkeys(more.adoptions, ()))
-            for row in await self._fetch(SQL.load_adoptions, more.adoptions):
-                loaded.adoptions[row[0], row[3]] += (columns.adoption_from(row),)
-        if more.triggers:
-            asked = zip(*more.triggers, strict=True)
-            for row in await fetch(self.connection, SQL.lock_triggers, *asked):
-                loaded.triggers[row[0], row[1]] = columns.trigger_from(row)
+        await self._drive(loading.more_rows(more, loaded))
         if more.keys:
             await self._load_mailboxes(more.keys)
-        for tenant in sorted(more.slots):
-            self._holds_keys = True
-            await fetch(self.connection, SQL.lock_quota, tenant, SLOTS_LOCK)
-            loaded.slots[tenant] = dict(await fetch(self.connection, SQL.count_held_slots, tenant))
-        for tenant in sorted(more.resources):
-            self._holds_keys = True
-            await fetch(self.connection, SQL.lock_quota, tenant, RESOURCES_LOCK)
-            found = await fetch(self.connection, SQL.read_resource_holds, tenant)
-            loaded.resources[tenant] = tuple([columns.hold_from(row) for row in found])
+        self._holds_keys |= bool(more.slots or more.resources)
+        await self._drive(loading.locked_tenants(more, loaded))
+
+    async def _drive(self, loads: loading.Loads[T]) -> T:
+        """Send each statement that a generator asks for, and give it the rows."""
+        try:
+            ask = next(loads)
+            while True:
+                given = PARAMETERS.get(ask.statement, zip_of)(ask.keys) if ask.given is None else ask.given
+                found = await fetch(self.connection, getattr(SQL, ask.statement), *given)
+                if ask.statement in PLACED:
+                    found = [(*ask.keys[row[0] - 1], *row[1:]) for row in found]
+                ask = loads.send(found)
+        except StopIteration as ended:
+            result: T = ended.value
+            return result
 
     async def _load_mailboxes(self, wants: Sequence[KeyWant]) -> None:
         """Lock business keys and then read what is known about them, so that nothing changes after it was read."""
@@ -207,7 +210,7 @@ class Loading:
 
     async def _load_claimable(self, shares: list[RunKey], propose: Propose) -> None:
         """Read the steps to propose, now that no other transaction can claim them."""
-        sizes = shared.sizes(shares, self.loaded.barred)
+        sizes = loading.sizes(shares, self.loaded.barred)
         ordered, lowest = list(sizes), {key: list[int]() for key in sizes}
         if ordered:
             tenants, run_ids = zip(*ordered, strict=True)
@@ -216,13 +219,13 @@ class Loading:
                 key, no = ordered[row[0] - 1], row[1]
                 lowest[key].append(no)
                 self._keep_step(key, no, row[2:])
-        shared.fill(shares, lowest, self.loaded)
+        loading.fill(shares, lowest, self.loaded)
 
     def _keep_run(self, key: RunKey, row: Sequence[Any]) -> None:
         try:
             self.loaded.runs[key] = run_from(key[0], key[1], row)
         except Exception as problem:  # noqa: BLE001 - it is this run's alone
-            self._bar("runs", key, key, problem)
+            loading.bar(self.loaded, "runs", key, problem)
         else:
             self.loaded.steps[key] = {}
 
@@ -230,11 +233,7 @@ class Loading:
         try:
             self.loaded.steps[key][no] = step_from(key[0], key[1], no, row)
         except Exception as problem:  # noqa: BLE001 - it is this run's alone
-            self._bar("steps", key, (*key, no), problem)
-
-    def _bar(self, table: str, key: RunKey, row: Sequence[Any], problem: Exception) -> None:
-        """Leave a run out of this transaction because one of its rows cannot be read."""
-        self.loaded.barred.setdefault(key, unreadable(table, key, row, problem))
+            loading.bar(self.loaded, "steps", (*key, no), problem)
 
     async def _load(self, wants: Sequence[Want]) -> None:
         loaded = self.loaded
@@ -248,45 +247,12 @@ class Loading:
             await self._load_runs_steps(SQL.load_waiting_steps, some)
         loaded.waiting |= waiting
         await self._load_steps([(want.tenant, want.run_id, no) for want in there for no in want.steps])
-        if keys := [want.key for want in there if want.inbox and want.key not in loaded.inbox]:
-            for key in keys:
-                loaded.inbox[key] = ()
-            for row in await self._fetch(SQL.load_inbox, keys):
-                key = keys[row[0] - 1]
-                try:
-                    loaded.inbox[key] += (columns.message_from((*key, *row[1:])),)
-                except Exception as problem:  # noqa: BLE001 - it is this run's alone
-                    self._bar("messages", key, (*key, *row[1:]), problem)
-        if messages := [(*want.key, message) for want in there for message in want.messages]:
-            loaded.seen.update([messages[row[0] - 1] for row in await self._fetch(SQL.load_seen_messages, messages)])
-        if outputs := [(*want.key, no) for want in there for no in want.outputs]:
-            for tenant, run_id, no in outputs:
-                loaded.outputs.setdefault((tenant, run_id), {}).setdefault(no, None)
-            for place, note, output in await load_outputs(self.connection, outputs):
-                tenant, run_id, no = outputs[place - 1]
-                try:
-                    loaded.outputs[tenant, run_id][no] = columns.output_from(note, output)
-                except Exception as problem:  # noqa: BLE001 - it is this run's alone
-                    self._bar("steps", (tenant, run_id), (tenant, run_id, no), problem)
-        if inputs := [want.key for want in there if want.input and want.key not in loaded.inputs]:
-            for place, given, *origin in await self._fetch(SQL.load_inputs, inputs):
-                loaded.inputs[inputs[place - 1]] = given
-                loaded.origins[inputs[place - 1]] = Origin(*origin)
-        if costs := [want.key for want in there if want.costs and want.key not in loaded.costs]:
-            await self._load_costs(costs)
+        await self._drive(loading.wanted_rows(there, loaded))
         if callers := [one for want in wants for one in want.people if one not in loaded.authorities]:
             loaded.now = await share_people(self.connection, callers, self.clock_offset)
             loaded.authorities.update(await load_authorities(self.connection, callers))
-        if duties := [want.key for want in there if want.duties and want.key not in loaded.involved]:
-            asked = await self._fetch(SQL.load_requesters, duties)
-            executed = await self._fetch(SQL.load_executors, duties)
-            loaded.involved.update(involved_from(duties, asked, executed))
-
-    async def _load_costs(self, keys: Sequence[RunKey]) -> None:
-        costs = self.loaded.costs
-        costs.update(dict.fromkeys(keys, ()))
-        for place, cost in await self._fetch(SQL.load_costs, keys):
-            costs[keys[place - 1]] += (cost,)
+        if duties := [key for key in loading.keys_of(there, "duties") if key not in loaded.involved]:
+            loaded.involved.update(await self._drive(loading.people_behind(duties)))
 
     async def _load_steps(self, wanted: Sequence[tuple[str, str, int]]) -> None:
         steps = self.loaded.steps
@@ -302,13 +268,8 @@ class Loading:
 
     async def _load_runs_steps(self, statement: str, keys: Iterable[RunKey]) -> None:
         ordered = list(keys)
-        for row in await self._fetch(statement, ordered):
+        for row in await fetch(self.connection, statement, *of_runs(ordered)):
             self._keep_step(ordered[row[0] - 1], row[1], row[2:])
-
-    async def _fetch(self, statement: str, wanted: Sequence[tuple[str, ...]]) -> list[Any]:
-        """Run a statement whose parameters are the columns of `wanted`: tenants, run ids, and perhaps texts."""
-        tenants, run_ids, *rest = zip(*wanted, strict=True)
-        return await fetch(self.connection, statement, names(tenants), ids(run_ids), *rest)
 
 
 async def load_outputs(

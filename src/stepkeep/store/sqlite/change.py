@@ -7,22 +7,21 @@ The caller owns the transaction.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import apsw
 from msgspec.structs import replace
 
-from stepkeep.kernel.decision import Involved, involved_in
+from stepkeep.kernel.decision import Involved
 from stepkeep.kernel.errors import Broken, Conflict, Contended, InvariantBroken
-from stepkeep.kernel.rows import Origin, Run, Step
+from stepkeep.kernel.rows import Run, Step
 from stepkeep.kernel.states import RUN_TERMINAL
-from stepkeep.store import columns
-from stepkeep.store import shares as shared
+from stepkeep.store import columns, loading
 from stepkeep.store.bounds import check_write
-from stepkeep.store.change import NOT_REQUESTED, Decide, Loaded, More, Propose, RunChange, RunKey, Spent, Want, Write
+from stepkeep.store.change import NOT_REQUESTED, Decide, Loaded, More, Propose, RunChange, RunKey, Want, Write
 from stepkeep.store.columns import json_text
-from stepkeep.store.reading import quarantined, read_definitions, unreadable
-from stepkeep.store.rows import RESOURCES_LOCK, SLOTS_LOCK, KeyWant, Mailbox
+from stepkeep.store.reading import quarantined, unreadable
+from stepkeep.store.rows import KeyWant, Mailbox
 from stepkeep.store.sqlite import rows
 from stepkeep.store.sqlite.deliveries import advance, begin, emit, note_endings
 from stepkeep.store.sqlite.people import load_authorities
@@ -30,6 +29,8 @@ from stepkeep.store.sqlite.rows import Row
 from stepkeep.store.statements import load_statements
 
 SQL = load_statements("stepkeep.store.sqlite")
+
+T = TypeVar("T")
 
 QUARANTINED = columns.RUN_WIDTH
 """The index after a run's columns at which `lock_runs` tells whether the run is quarantined."""
@@ -78,51 +79,16 @@ def load_wants(connection: apsw.Connection, wants: Sequence[Want], loaded: Loade
     if waiting:
         _keep_steps(_read_each(connection, SQL.load_waiting_steps, waiting, loaded, "steps"), loaded)
     loaded.waiting |= {want.key for want in there if want.waiting}
-    if inbox := {want.key for want in there if want.inbox} - loaded.inbox.keys():
-        loaded.inbox.update(dict.fromkeys(inbox, ()))
-        for row in _read_each(connection, SQL.load_inbox, inbox, loaded, "messages"):
-            try:
-                loaded.inbox[row[0], row[1]] += (columns.message_from(row),)
-            except Exception as problem:  # noqa: BLE001 - it is this run's alone
-                _bar("messages", row, problem, loaded)
-    if messages := [(*want.key, message) for want in there for message in want.messages]:
-        loaded.seen.update(_read(connection, SQL.load_seen_messages, messages))
-    if outputs := [(*want.key, no) for want in there for no in want.outputs]:
-        for tenant, run_id, no in outputs:
-            loaded.outputs.setdefault((tenant, run_id), {}).setdefault(no, None)
-        for row in _read_each(connection, SQL.load_outputs, outputs, loaded, "attempts"):
-            tenant, run_id, no, note, output = row
-            try:
-                loaded.outputs[tenant, run_id][no] = columns.output_from(note, output)
-            except Exception as problem:  # noqa: BLE001 - it is this run's alone
-                _bar("steps", row, problem, loaded)
-    if inputs := {want.key for want in there if want.input} - loaded.inputs.keys():
-        for tenant, run_id, given, *origin in _read(connection, SQL.load_inputs, inputs):
-            loaded.inputs[tenant, run_id] = given
-            loaded.origins[tenant, run_id] = Origin(*origin)
-    _load_costs(connection, {want.key for want in there if want.costs}, loaded)
+    _drive(connection, loading.wanted_rows(there, loaded), loaded)
     if callers := [one for want in wants for one in want.people if one not in loaded.authorities]:
         loaded.authorities.update(load_authorities(connection, callers))
     if duties := {want.key for want in there if want.duties} - loaded.involved.keys():
         loaded.involved.update(load_involved(connection, duties))
 
 
-def _load_costs(connection: apsw.Connection, keys: Collection[RunKey], loaded: Loaded) -> None:
-    if costs := set(keys) - loaded.costs.keys():
-        loaded.costs.update(dict.fromkeys(costs, ()))
-        for tenant, run_id, cost in _read(connection, SQL.load_costs, costs):
-            loaded.costs[tenant, run_id] += (cost,)
-
-
 def load_involved(connection: apsw.Connection, keys: Collection[RunKey]) -> dict[RunKey, Involved]:
     """The people behind runs."""
-    asked = _read(connection, SQL.load_requesters, keys)
-    executed = _read(connection, SQL.load_executors, keys)
-    return involved_in(
-        keys,
-        [((tenant, run_id), person, before) for tenant, run_id, person, before in asked],
-        [((tenant, run_id), no, owner) for tenant, run_id, no, owner in executed],
-    )
+    return _drive(connection, loading.people_behind(keys), Loaded(now=0))
 
 
 def load_proposals(connection: apsw.Connection, propose: Propose, loaded: Loaded) -> None:
@@ -139,7 +105,7 @@ def load_proposals(connection: apsw.Connection, propose: Propose, loaded: Loaded
     numbers: dict[RunKey, list[int]] = {}
     for key, no in found:
         numbers.setdefault(key, []).append(no)
-    for key, size in shared.sizes(shares, loaded.barred).items():
+    for key, size in loading.sizes(shares, loaded.barred).items():
         run = loaded.runs[key]
         if key in numbers and run.moving - run.leased == size:
             # Its shares are all the unclaimed steps that it has: one statement loads those of many such runs.
@@ -148,12 +114,12 @@ def load_proposals(connection: apsw.Connection, propose: Propose, loaded: Loaded
         try:
             steps: list[Row] = connection.execute(SQL.load_claimable, (*key, loaded.now, queues, size)).fetchall()
         except UnicodeDecodeError as problem:
-            _bar("steps", key, problem, loaded)
+            loading.bar(loaded, "steps", key, problem)
             continue
         lowest[key] = [row[2] for row in steps]
         _keep_steps(steps, loaded)
     _load_steps(connection, [(*key, no) for key, known in lowest.items() for no in known], loaded)
-    shared.fill(shares, lowest, loaded)
+    loading.fill(shares, lowest, loaded)
 
 
 def _shares(connection: apsw.Connection, propose: Propose, now: int) -> list[tuple[RunKey, int]]:
@@ -171,50 +137,28 @@ def _shares(connection: apsw.Connection, propose: Propose, now: int) -> list[tup
 def load_more(connection: apsw.Connection, more: More, loaded: Loaded) -> None:
     """Load what the callback still needs."""
     load_wants(connection, more.wants, loaded)
-    if more.definitions:
-        found = _read(connection, SQL.load_definitions, more.definitions)
-        for definition in read_definitions(columns.unchecked_definition, found):
-            loaded.definitions[definition.id] = definition
-    if more.idempotency:
-        promises = map(columns.idempotency_from, _read(connection, SQL.load_idempotency_keys, more.idempotency))
-        loaded.idempotency.update({one.place: one for one in promises})
-    if more.policies:
-        loaded.policies.update(dict.fromkeys(more.policies))
-        loaded.policies.update(
-            {row[0]: columns.policy_from(row) for row in _read(connection, SQL.load_policies, more.policies)}
-        )
-    if more.revisions:
-        loaded.revisions.update(dict.fromkeys(more.revisions))
-        for row in _read(connection, SQL.load_revisions, more.revisions):
-            loaded.revisions[row[0], row[1]] = columns.policy_from(row)
-    for tenant, per in more.spend:
-        found = connection.execute(SQL.load_spend, (tenant, loaded.now - per)).fetchall()
-        loaded.spend[tenant, per] = tuple(Spent(*row) for row in found)
-    if more.business_keys:
-        for tenant, key, run_id in _read(connection, SQL.load_business_keys, more.business_keys):
-            loaded.business_keys[tenant, key] = run_id
-    if more.adoptions:
-        loaded.adoptions.update(dict.fromkeys(more.adoptions, ()))
-        for row in _read(connection, SQL.load_adoptions, more.adoptions):
-            loaded.adoptions[row[0], row[3]] += (columns.adoption_from(row),)
-    if more.above:
-        loaded.above.update(dict.fromkeys(more.above, ()))
-        for tenant, child, run_id, definition in _read(connection, SQL.load_above, more.above):
-            loaded.above[tenant, child] += ((run_id, definition),)
-    _load_costs(connection, more.costs, loaded)
-    if more.triggers:
-        for row in _read(connection, SQL.lock_triggers, more.triggers):
-            loaded.triggers[row[0], row[1]] = columns.trigger_from(row)
+    _drive(connection, loading.more_rows(more, loaded), loaded)
     if more.keys:
         load_mailboxes(connection, more.keys, loaded)
-    for tenant in more.slots:
-        connection.execute(SQL.lock_quota, (tenant, SLOTS_LOCK)).fetchall()
-        held: list[Row] = connection.execute(SQL.count_held_slots, (tenant,)).fetchall()
-        loaded.slots[tenant] = {str(row[0]): row[1] for row in held}
-    for tenant in more.resources:
-        connection.execute(SQL.lock_quota, (tenant, RESOURCES_LOCK)).fetchall()
-        holds: list[Row] = connection.execute(SQL.read_resource_holds, (tenant,)).fetchall()
-        loaded.resources[tenant] = tuple([columns.hold_from(row) for row in holds])
+    _drive(connection, loading.locked_tenants(more, loaded), loaded)
+
+
+def _drive(connection: apsw.Connection, loads: loading.Loads[T], loaded: Loaded) -> T:
+    """Send each statement that a generator asks for, and give it the rows."""
+    try:
+        ask = next(loads)
+        while True:
+            statement = getattr(SQL, ask.statement)
+            if ask.given is not None:
+                found = connection.execute(statement, ask.given).fetchall()
+            elif ask.table:
+                found = _read_each(connection, statement, ask.keys, loaded, ask.table)
+            else:
+                found = _read(connection, statement, ask.keys)
+            ask = loads.send(found)
+    except StopIteration as ended:
+        result: T = ended.value
+        return result
 
 
 def load_mailboxes(connection: apsw.Connection, wants: Sequence[KeyWant], loaded: Loaded) -> None:
@@ -251,14 +195,8 @@ def _read_each(
             try:
                 found += _read(connection, statement, [one])
             except UnicodeDecodeError as problem:
-                _bar(table, one, problem, loaded)
+                loading.bar(loaded, table, one, problem)
         return found
-
-
-def _bar(table: str, row: Sequence[Any], problem: Exception, loaded: Loaded) -> None:
-    """Leave a run out of this transaction because one of its rows cannot be read."""
-    key = (row[0], row[1])
-    loaded.barred.setdefault(key, unreadable(table, key, row, problem))
 
 
 def _load_runs(connection: apsw.Connection, keys: set[tuple[str, str]], loaded: Loaded) -> None:
@@ -272,7 +210,7 @@ def _load_runs(connection: apsw.Connection, keys: set[tuple[str, str]], loaded: 
             try:
                 loaded.runs[key] = run_from(row[:QUARANTINED])
             except Exception as problem:  # noqa: BLE001 - it is this run's alone
-                _bar("runs", row, problem, loaded)
+                loading.bar(loaded, "runs", row, problem)
             else:
                 loaded.steps.setdefault(key, {})
 
@@ -290,7 +228,7 @@ def _keep_steps(found: list[Row], loaded: Loaded) -> None:
         try:
             steps[row[0], row[1]][row[2]] = step_from(row)
         except Exception as problem:  # noqa: BLE001 - it is this run's alone
-            _bar("steps", row, problem, loaded)
+            loading.bar(loaded, "steps", row, problem)
 
 
 # -- write -----------------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ import signal
 import tempfile
 from collections.abc import Coroutine, Mapping
 from contextlib import suppress
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
 import msgspec
 
@@ -241,8 +241,18 @@ async def _watch(transport: asyncio.SubprocessTransport, protocol: Ends, given: 
     return Failed(category=category, error=storable_text(f"{ended}: {tail}" if tail else ended))
 
 
-def _result(output: Tail, errors: Tail) -> dict[str, Any]:
-    result: dict[str, Any] = {"exit_code": 0, "stdout": output.text(), "stderr": errors.text()}
+class CommandResult(TypedDict):
+    """The output of a command that ended well. `json` is there if it wrote JSON."""
+
+    exit_code: int
+    stdout: str
+    stderr: str
+    stdout_cut: NotRequired[bool]
+    json: NotRequired[Any]
+
+
+def _result(output: Tail, errors: Tail) -> CommandResult:
+    result: CommandResult = {"exit_code": 0, "stdout": output.text(), "stderr": errors.text()}
     if output.cut:
         result["stdout_cut"] = True
         return result

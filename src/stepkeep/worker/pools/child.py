@@ -21,7 +21,7 @@ from contextvars import copy_context
 from functools import partial
 from multiprocessing.connection import Connection
 from queue import SimpleQueue
-from typing import Any
+from typing import Any, TypedDict
 
 import msgspec
 
@@ -59,7 +59,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     path: tuple[str, ...]
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
-    context: dict[str, Any] | None
+    context: PortableContext | None
     default_category: Category
     result_limit: int
     converts: bool = False
@@ -132,7 +132,29 @@ def describe(job: Job, result_limit: int, number: int = 0) -> Task:
     )
 
 
-def _portable(context: Context) -> dict[str, Any]:
+class PortableContext(TypedDict):
+    """The part of a context that another process gets."""
+
+    run_id: str
+    tenant: str
+    workflow: str
+    version: int
+    step: str
+    undoing: bool
+    attempt: int
+    input: Any
+    outputs: dict[str, Any]
+    correlation_id: str
+    business_key: str | None
+    woken_by: Any
+    deadline: float
+    deadline_at: Any
+    completion_token: str | None
+    trace: str | None
+    effect_of: str | None
+
+
+def _portable(context: Context) -> PortableContext:
     return {
         "run_id": context.run_id,
         "tenant": context.tenant,

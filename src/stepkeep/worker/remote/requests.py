@@ -6,6 +6,7 @@ docs/remote-workers.md has every field with an example.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -146,9 +147,9 @@ class OutcomeBody(Body, frozen=True):
     cost: Any = UNSET
     emit: Annotated[list[EmittedEvent], Meta(max_length=1000)] | UnsetType = UNSET
 
-    def given(self) -> dict[str, Any]:
+    def given(self) -> Mapping[str, Any]:
         """The fields that the client sent."""
-        found: dict[str, Any] = msgspec.to_builtins(self)
+        found: Mapping[str, Any] = msgspec.to_builtins(self)
         return found
 
 

@@ -13,6 +13,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, cast
 
 import msgspec
+from msgspec import structs
 
 from stepkeep.kernel import errors
 from stepkeep.kernel.decision import Accepted, Claimer
@@ -214,7 +215,7 @@ class RemoteTransactor(Transactor):
             claims = []
         if not claims and not surplus:
             body = ClaimRequest(
-                **_wanted(claimer, min(limit, claimer.slots)),
+                **structs.asdict(_claiming(claimer, min(limit, claimer.slots))),
                 request_id=secrets.token_hex(8),
                 after=after,
                 run_id=None if run is None else run[1],
@@ -245,7 +246,7 @@ class RemoteTransactor(Transactor):
             body = ReportRequest(
                 [OneReport(one.run_id, one.no, one.fence, cast(Any, outcome_json(one.outcome))) for one in portion],
                 request_id=_name_of(portion),
-                claim=None if asks is None else Claiming(**_wanted(asks, asks.slots)),
+                claim=None if asks is None else _claiming(asks, asks.slots),
             )
             told = await self._channel.ask(Replies, "POST", self._channel.path("report"), body, tries=TRIES)
             replies += [_reply(one) for one in told.replies]
@@ -311,15 +312,15 @@ class RemoteTransactor(Transactor):
         )
 
 
-def _wanted(claimer: Claimer, slots: int) -> dict[str, Any]:
-    return {
-        "slots": min(slots, MOST_AT_ONCE),
-        "queues": tuple(sorted(claimer.queues)),
-        "blocking": tuple(sorted(claimer.blocking & claimer.queues)),
-        "blocking_slots": max(0, claimer.blocking_slots),
-        "lease_us": claimer.lease,
-        "give": "rows",
-    }
+def _claiming(claimer: Claimer, slots: int) -> Claiming:
+    return Claiming(
+        slots=min(slots, MOST_AT_ONCE),
+        queues=tuple(sorted(claimer.queues)),
+        blocking=tuple(sorted(claimer.blocking & claimer.queues)),
+        blocking_slots=max(0, claimer.blocking_slots),
+        lease_us=claimer.lease,
+        give="rows",
+    )
 
 
 def _details(told: Mapping[str, msgspec.Raw]) -> Details:

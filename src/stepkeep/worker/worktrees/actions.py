@@ -10,7 +10,7 @@ import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
 import msgspec
 
@@ -28,7 +28,58 @@ NAMED = 5
 """How many files an error names."""
 
 
-class Place(msgspec.Struct, frozen=True, kw_only=True):
+class CreatedWorktree(TypedDict):
+    """A worktree on its branch."""
+
+    path: str
+    branch: str
+    base: str
+    base_commit: str | None
+
+
+class ListedCommit(TypedDict):
+    commit: str
+    subject: str
+
+
+class ChangedFile(TypedDict):
+    status: str
+    file: str
+
+
+class MergePlan(TypedDict):
+    """What a merge would bring. `cut`: lists have more than is shown; `committed`: changes were committed for it."""
+
+    path: str
+    branch: str
+    base: str
+    head_commit: str
+    base_commit: str
+    commits: list[ListedCommit]
+    files: list[ChangedFile]
+    conflicts: list[str]
+    cut: bool
+    committed: NotRequired[bool]
+
+
+class Merged(TypedDict):
+    """A branch that is in its base, and the commit that brought it there."""
+
+    merged: bool
+    branch: str
+    base: str
+    commit: str
+
+
+class Removed(TypedDict):
+    """Whether a worktree is gone with its branch, and why not."""
+
+    removed: bool
+    branch: str
+    why: NotRequired[str]
+
+
+class Worktree(msgspec.Struct, frozen=True, kw_only=True):
     """Where the work of one run is: its repository, its branch and its worktree."""
 
     repository: str
@@ -50,14 +101,14 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
         return f"refs/stepkeep/{self.run_id}/{name}"
 
 
-def place_of(given: Mapping[str, Any], run_id: str) -> Place:
+def place_of(given: Mapping[str, Any], run_id: str) -> Worktree:
     """The place of a run, from the inputs that `build` wrote."""
     names = {"run_id": run_id, "workstream_id": given["workstream"]}
     branch = given["branch"]
     for name, value in names.items():
         branch = branch.replace(f"{{{name}}}", value)
     root = given["worktrees"] or f"{given['repository'].rstrip('/')}.worktrees"
-    return Place(
+    return Worktree(
         repository=given["repository"],
         base=given["base"],
         branch=branch,
@@ -68,7 +119,7 @@ def place_of(given: Mapping[str, Any], run_id: str) -> Place:
 
 
 # -- create ----------------------------------------------------------------------------------------------------------
-async def create(place: Place, user: Identity | None) -> dict[str, Any]:
+async def create(place: Worktree, user: Identity | None) -> CreatedWorktree:
     """A branch from the base and a worktree on it."""
     async with _repository(place, user) as git:
         base = await _required(git, place.base_ref, f"the base branch {place.base}")
@@ -85,7 +136,7 @@ async def create(place: Place, user: Identity | None) -> dict[str, Any]:
         return {"path": place.path, "branch": place.branch, "base": place.base, "base_commit": began}
 
 
-async def _create_branch(git: Git, place: Place, base: str) -> None:
+async def _create_branch(git: Git, place: Worktree, base: str) -> None:
     """The branch and the mark that it belongs to this run, in one transaction of git."""
     if await git.commit_of(place.mark("base")) is not None:
         if await git.commit_of(place.head_ref) is None:
@@ -98,7 +149,7 @@ async def _create_branch(git: Git, place: Place, base: str) -> None:
     await git("update-ref", "--stdin", given=f"create {place.mark('base')} {base}\ncreate {place.head_ref} {base}\n")
 
 
-async def _remove_unfinished(git: Git, place: Place) -> None:
+async def _remove_unfinished(git: Git, place: Worktree) -> None:
     """Remove what an interrupted creation left: no task has worked there yet."""
     if _exists(place.path):
         await git("worktree", "remove", "--force", "--force", "--", place.path, accept=(0, 128))
@@ -106,7 +157,7 @@ async def _remove_unfinished(git: Git, place: Place) -> None:
     await git("worktree", "prune", "--expire=now")
 
 
-async def _make_room(git: Git, place: Place) -> None:
+async def _make_room(git: Git, place: Worktree) -> None:
     folder = Path(place.path).parent
     if (made := await git.run("mkdir", "-p", "--", str(folder))).status:
         said = f"the folder of worktrees {folder} cannot be made: {made.errors}"
@@ -114,7 +165,7 @@ async def _make_room(git: Git, place: Place) -> None:
 
 
 # -- plan ------------------------------------------------------------------------------------------------------------
-async def plan(place: Place, user: Identity | None) -> dict[str, Any]:
+async def plan(place: Worktree, user: Identity | None) -> MergePlan:
     """Commit what the tasks left uncommitted, and say what a merge would bring."""
     async with _repository(place, user) as git:
         tree = await _own_tree(git, place)
@@ -122,10 +173,11 @@ async def plan(place: Place, user: Identity | None) -> dict[str, Any]:
         base = await _required(git, place.base_ref, f"the base branch {place.base}")
         head = await _required(git, place.head_ref, f"the branch {place.branch}")
         told = await _plan(git, place, base, head)
-        return {**told, "committed": committed}
+        told["committed"] = committed
+        return told
 
 
-async def _commit_rest(tree: Git, place: Place) -> bool:
+async def _commit_rest(tree: Git, place: Worktree) -> bool:
     await tree("add", "--all")
     if (await tree("diff", "--cached", "--quiet", accept=(0, 1))).status == 0:
         return False
@@ -134,11 +186,11 @@ async def _commit_rest(tree: Git, place: Place) -> bool:
     return True
 
 
-async def _plan(git: Git, place: Place, base: str, head: str) -> dict[str, Any]:
+async def _plan(git: Git, place: Worktree, base: str, head: str) -> MergePlan:
     commits = (await git("log", "-z", f"-n{MOST_SHOWN + 1}", "--format=%H %s", f"{base}..{head}")).output
     listed = [line for line in commits.decode("utf-8", "replace").split("\0") if line]
     files = (await git("diff", "-z", "--no-renames", "--name-status", f"{base}...{head}")).parts
-    changed = [{"status": files[at], "file": files[at + 1]} for at in range(0, len(files) - 1, 2)]
+    changed: list[ChangedFile] = [{"status": files[at], "file": files[at + 1]} for at in range(0, len(files) - 1, 2)]
     _, conflicts = await _merged_tree(git, base, head)
     return {
         "path": place.path,
@@ -161,7 +213,7 @@ async def _merged_tree(git: Git, base: str, head: str) -> tuple[str, list[str]]:
 
 
 # -- merge -----------------------------------------------------------------------------------------------------------
-async def merge(place: Place, user: Identity | None) -> dict[str, Any]:
+async def merge(place: Worktree, user: Identity | None) -> Merged:
     """Merge the branch into its base. A conflict is a failure that people can settle in the worktree."""
     async with _repository(place, user) as git:
         for _ in range(MERGE_TRIES):
@@ -179,11 +231,11 @@ async def merge(place: Place, user: Identity | None) -> dict[str, Any]:
         raise GitProblemError(said, Category.TRANSIENT)
 
 
-def _merge_told(place: Place, commit: str) -> dict[str, Any]:
+def _merge_told(place: Worktree, commit: str) -> Merged:
     return {"merged": True, "branch": place.branch, "base": place.base, "commit": commit}
 
 
-async def _require_committed(git: Git, place: Place) -> None:
+async def _require_committed(git: Git, place: Worktree) -> None:
     tree = await _own_tree(git, place)
     if left := (await tree("status", "--porcelain", "-z")).parts:
         files = _few([one[3:] for one in left])
@@ -191,7 +243,7 @@ async def _require_committed(git: Git, place: Place) -> None:
         raise GitProblemError(said, Category.CONFLICT)
 
 
-async def _merge_once(git: Git, place: Place, base: str, head: str) -> None:
+async def _merge_once(git: Git, place: Worktree, base: str, head: str) -> None:
     """Merge unless the base has moved meanwhile. The loop of `merge` looks again and finds the mark."""
     tree, conflicts = await _merged_tree(git, base, head)
     if conflicts:
@@ -223,7 +275,7 @@ async def _checkout_of(git: Git, ref: str) -> str | None:
     return None
 
 
-async def _move_checkout(checkout: Git, place: Place, base: str, commit: str) -> None:
+async def _move_checkout(checkout: Git, place: Worktree, base: str, commit: str) -> None:
     """Move a base branch that is checked out, with its files. Never over changes that are not committed."""
     if await checkout.commit_of("HEAD") != base:
         return
@@ -241,7 +293,7 @@ async def _move_checkout(checkout: Git, place: Place, base: str, commit: str) ->
 
 
 # -- cleanup ---------------------------------------------------------------------------------------------------------
-async def cleanup(place: Place, user: Identity | None) -> dict[str, Any]:
+async def cleanup(place: Worktree, user: Identity | None) -> Removed:
     """Remove the worktree of a merged run, its branch and its marks. A branch with later commits stays."""
     async with _repository(place, user) as git:
         head, base = await git.commit_of(place.head_ref), await git.commit_of(place.base_ref)
@@ -268,7 +320,7 @@ async def _remove_folder(git: Git, path: str) -> None:
 
 # -- the repository --------------------------------------------------------------------------------------------------
 @asynccontextmanager
-async def _repository(place: Place, user: Identity | None) -> AsyncIterator[Git]:
+async def _repository(place: Worktree, user: Identity | None) -> AsyncIterator[Git]:
     """git in the repository, under its lock. Refuses a folder that is no repository itself."""
     plain = Git(place.repository, user=user)
     if not _is_folder(place.repository):
@@ -285,7 +337,7 @@ async def _repository(place: Place, user: Identity | None) -> AsyncIterator[Git]
         yield Git(place.repository, user=user, lock=handle)
 
 
-async def _own_tree(git: Git, place: Place) -> Git:
+async def _own_tree(git: Git, place: Worktree) -> Git:
     """git in the run's worktree, if that is still what was created: of this repository and on the run's branch."""
     tree = git.at(place.path)
     if not _is_folder(place.path):
@@ -321,6 +373,6 @@ def _few(files: list[str]) -> str:
     return ", ".join(files[:NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
-Action = Callable[[Place, Identity | None], Awaitable[dict[str, Any]]]
+Action = Callable[[Worktree, Identity | None], Awaitable[CreatedWorktree | MergePlan | Merged | Removed]]
 
 ACTIONS: Mapping[str, Action] = {"create": create, "plan": plan, "merge": merge, "cleanup": cleanup}

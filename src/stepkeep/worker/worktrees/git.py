@@ -50,7 +50,7 @@ class GitProblemError(Exception):
         self.category, self.final = category, final
 
 
-class Answer(NamedTuple):
+class GitAnswer(NamedTuple):
     """What git printed, and its exit status."""
 
     status: int
@@ -77,14 +77,14 @@ class Git:
         """The same in another directory."""
         return Git(directory, user=self._as, lock=self._lock)
 
-    async def __call__(self, *arguments: str, accept: Sequence[int] = (0,), given: str = "") -> Answer:
+    async def __call__(self, *arguments: str, accept: Sequence[int] = (0,), given: str = "") -> GitAnswer:
         """Run git. Raises GitProblemError for an exit status that is not accepted."""
         answer = await self.run("git", *OPTIONS, "-C", str(self.directory), *arguments, given=given)
         if answer.status not in accept:
             raise GitProblemError(f"`git {arguments[0]}` ended with {answer.status}: {answer.errors or answer.text}")
         return answer
 
-    async def run(self, *argv: str, given: str = "") -> Answer:
+    async def run(self, *argv: str, given: str = "") -> GitAnswer:
         """Run a program as the user of this git: what it touches must not be chosen for the worker's own user."""
         try:
             process = await asyncio.create_subprocess_exec(
@@ -130,7 +130,7 @@ class Git:
         }
 
 
-async def _talk(process: asyncio.subprocess.Process, given: bytes) -> Answer:
+async def _talk(process: asyncio.subprocess.Process, given: bytes) -> GitAnswer:
     assert process.stdin
     assert process.stdout
     assert process.stderr
@@ -152,7 +152,7 @@ async def _talk(process: asyncio.subprocess.Process, given: bytes) -> Answer:
                 os.killpg(process.pid, signal.SIGKILL)
             with suppress(asyncio.CancelledError):
                 await asyncio.shield(process.wait())
-    return Answer(status, output, errors.decode("utf-8", "replace").strip())
+    return GitAnswer(status, output, errors.decode("utf-8", "replace").strip())
 
 
 async def _read(stream: asyncio.StreamReader, limit: int) -> bytes:

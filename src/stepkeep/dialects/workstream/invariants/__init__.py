@@ -8,7 +8,6 @@ no violation. The judge calls these.
 from __future__ import annotations
 
 from stepkeep.dialects.dialect import Invariant
-from stepkeep.dialects.timeline import Timeline, decided_in_time, invariants, late_enough, reclaimed_after_its_lease
 from stepkeep.dialects.workstream.invariants import streams, tasks, workers
 
 T = "004 Task Lifecycle, Invariants"
@@ -22,16 +21,6 @@ INVARIANTS = (
     Invariant("retry-limit", f"{T} 4", tasks.retry_limit),
     Invariant("timestamp-ordering", f"{T} 5", tasks.timestamp_ordering),
     Invariant("dependency-satisfaction", f"{T} 6", tasks.dependency_satisfaction),
-    *invariants(
-        Timeline,
-        ("task", "workstream"),
-        (
-            ("decision-in-time", f"{T} 5", decided_in_time),
-            ("deadline-ordering", f"{T} 5", late_enough),
-            ("lease-ordering", "004 Worker State Machine, Invariants 4", reclaimed_after_its_lease),
-        ),
-        with_head=False,
-    ),
     Invariant("task-state-consistency", f"{W} 1", streams.watching(streams.consistent, before=True)),
     Invariant("completion-requirement", f"{W} 2", streams.watching(streams.completion)),
     Invariant("failure-propagation", f"{W} 3", streams.watching(streams.propagation)),

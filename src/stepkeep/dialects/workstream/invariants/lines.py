@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from stepkeep.dialects.dialect import Line
 
@@ -16,8 +15,8 @@ TASK, STREAM, WORKER, HEAD = (
 Feed = Callable[[Line], None]
 
 
-def about(line: Line) -> dict[str, Any]:
-    return dict(line.get("metadata") or {})
+def about(line: Line) -> Line:
+    return line.get("metadata") or {}
 
 
 def is_sealed(line: Line) -> bool:
@@ -32,7 +31,7 @@ def stream_of(line: Line) -> str | None:
     return said.get("run_id") or said.get("workstream_id") or own
 
 
-def is_critical(said: dict[str, Any]) -> bool | None:
+def is_critical(said: Line) -> bool | None:
     """Whether a task is critical, as far as a line tells."""
     if "on_failure" in said:
         return bool(said["on_failure"] == "abort")
