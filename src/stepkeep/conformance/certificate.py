@@ -273,8 +273,8 @@ def _numbered(log: Iterable[bytes | str]) -> Iterator[tuple[int, dict[str, Any]]
     """The lines of a log about its run and steps, with their places in it."""
     for place, raw in enumerate(log, 1):
         try:
-            document = json.loads(raw)
-        except (ValueError, RecursionError):
+            document = msgspec.json.decode(raw)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             continue
         if not isinstance(document, dict) or is_opening(document):
             continue

@@ -328,12 +328,17 @@ class Place(msgspec.Struct, frozen=True):
         return child is not None and not child.detached
 
 
+MOST_ELEMENTS = 1024
+"""How many places of elements are kept: those that the next lines are about."""
+
+
 class Places(dict[int, Place]):
     """Places by number. Those of elements are made when they are asked for; only the others are listed."""
 
     def __init__(self, known: Mapping[int, Place], size: int) -> None:
         super().__init__(known)
         self._size, self._segments = size, list[tuple[int, int, int]]()
+        self._element = lru_cache(maxsize=MOST_ELEMENTS)(self._made)
         self.calls: dict[int, Place] = {}
         """What the log of one run has shown of the calls of its flows, of added steps, and of their undo steps."""
         first = 2 * size + 1
@@ -354,8 +359,11 @@ class Places(dict[int, Place]):
             return super().get(no, default)
         for first, width, owner in self._segments:
             if first <= no < first + 2 * width:
-                return self.calls.get(no) or _element(self[owner], no, no - first, width) or default
+                return self.calls.get(no) or self._element(no, owner, no - first, width) or default
         return default
+
+    def _made(self, no: int, owner: int, offset: int, width: int) -> Place | None:
+        return _element(self[owner], no, offset, width)
 
     def learn_call(
         self,
