@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 import stepkeep as sk
 from stepkeep.api.access import ROUTES
 from stepkeep.cli.arguments import arg
-from stepkeep.cli.command import Asked, Commands
+from stepkeep.cli.command import Commands, CommandValues
 from stepkeep.cli.main import app
 from stepkeep.client import AsyncClient
 from stepkeep.definition.registry import Registry
@@ -218,12 +218,12 @@ def test_a_command_of_its_own_has_the_arguments_of_the_row_and_a_renderer(tmp_pa
     shelf = Commands()
 
     @shelf.operation("add", "shelf.add", under="book", title=arg("TITLE", "Its title."), size=None)
-    def add(found: Book, asked: Asked) -> str:
+    def add(found: Book, asked: CommandValues) -> str:
         """Put a book on the shelf."""
         return f"{asked['title']} has {found.pages} pages; take it away: {asked.command('shelf', 'clear')}"
 
     @shelf.operation("list", "shelf.list", "List the books.", fails=lambda found: not found.books)
-    def listed(found: Books, _: Asked) -> list[str]:
+    def listed(found: Books, _: CommandValues) -> list[str]:
         return [one.title for one in found.books]
 
     run = CliRunner().invoke

@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from stepkeep.cli import working
-from stepkeep.cli.progress import Progress, Told
+from stepkeep.cli.progress import Progress, ProgressLine
 from stepkeep.cli.render.lines import step_lines
 from stepkeep.cli.render.remarks import remark
 from stepkeep.cli.screens import Moving
@@ -159,7 +159,7 @@ def test_a_run_that_is_watched_tells_how_far_its_handlers_are(
     monkeypatch.setattr(working, "LOOK_AT_PROGRESS", 0.0)
     seen, real = home / "seen", Progress.far
 
-    def far(self: Progress, no: int, said: str, at: int) -> Told | None:
+    def far(self: Progress, no: int, said: str, at: int) -> ProgressLine | None:
         told = real(self, no, said, at)
         if told is not None:
             seen.touch()

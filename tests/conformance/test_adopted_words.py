@@ -13,7 +13,7 @@ from tests.kernel.driver import World, gate, sequence, work
 
 from stepkeep.conformance.encoding import compact
 from stepkeep.dialects import registry
-from stepkeep.kernel.adoption import Continuation, GoingOn
+from stepkeep.kernel.adoption import Continuation, ContinuationKind
 from stepkeep.kernel.definition import StepDefinition
 from stepkeep.kernel.rows import Adopted, Note
 from stepkeep.operations.dialect_lines import DialectScribe, subject_of_run
@@ -26,7 +26,7 @@ def continued(words: str, *steps: StepDefinition, adopted: int) -> World:
     """A run in a dialect's format that takes its first steps from an earlier one."""
     taken = {no: Adopted(run="old", step=steps[no].name, place=no) for no in range(adopted)}
     notes: Mapping[int, Note] = {no: Note(output='"done"', adopted=one) for no, one in taken.items()}
-    going = Continuation(how=GoingOn.RETRY, run_id="old", notes=notes)
+    going = Continuation(how=ContinuationKind.RETRY, run_id="old", notes=notes)
     return World(*steps, continuation=going, dialect=words)
 
 

@@ -17,7 +17,7 @@ from tests.kernel.driver import World, gate, wait, work
 from tests.suites import in_proof
 
 from stepkeep.kernel import gates, migration, progress
-from stepkeep.kernel.adoption import Choice, Continuation, ContinuationRequest, GoingOn, choose, reference_to
+from stepkeep.kernel.adoption import Choice, Continuation, ContinuationKind, ContinuationRequest, choose, reference_to
 from stepkeep.kernel.definition import SECOND, Effect, Handler, Retry, StepDefinition
 from stepkeep.kernel.events import HoldChoice
 from stepkeep.kernel.outcomes import Completed, Failed
@@ -107,7 +107,7 @@ def going_on(old: World, new: World, choices: list[Choice]) -> Continuation:
             output=None if output is None else output.decode(), record=note.record, adopted=reference
         )
     return Continuation(
-        how=GoingOn.MIGRATE,
+        how=ContinuationKind.MIGRATE,
         run_id="old",
         notes=notes,
         began_at=old.run.started_at,
@@ -118,7 +118,7 @@ def going_on(old: World, new: World, choices: list[Choice]) -> Continuation:
 def migrate(old: World, steps: tuple[StepDefinition, ...]) -> tuple[list[str], World | None]:
     """The reasons against a migration; without one, the run that goes on."""
     new = World(*steps, timeout=TIMEOUT, watched=False, start=False)
-    choices = choose(old.plan, old.rows, new.plan, ContinuationRequest(how=GoingOn.MIGRATE, actor="zoe"))
+    choices = choose(old.plan, old.rows, new.plan, ContinuationRequest(how=ContinuationKind.MIGRATE, actor="zoe"))
     reasons = list(migration.refusals(old.run, old.plan, old.rows, new.plan, choices))
     if reasons:
         return reasons, None

@@ -8,7 +8,15 @@ import pytest
 from msgspec.structs import replace
 from tests.kernel.driver import allowing, gate, plan_of, sequence, when, work
 
-from stepkeep.kernel.adoption import Choice, Continuation, ContinuationRequest, GoingOn, Why, choose, reference_to
+from stepkeep.kernel.adoption import (
+    Choice,
+    Continuation,
+    ContinuationKind,
+    ContinuationRequest,
+    Why,
+    choose,
+    reference_to,
+)
 from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.create import create_run
 from stepkeep.kernel.decision import Decision
@@ -30,7 +38,7 @@ from stepkeep.kernel.rows import Adopted, Note, Step
 from stepkeep.kernel.states import RunState, StepState
 
 S = StepState
-RETRY = ContinuationRequest(how=GoingOn.RETRY)
+RETRY = ContinuationRequest(how=ContinuationKind.RETRY)
 
 
 def planned(*steps: StepDefinition) -> Plan:
@@ -70,8 +78,16 @@ CHAIN = planned(*sequence(work("a", undo=True), work("b", effect=Effect.WRITE), 
         ((S.SUCCEEDED, S.FAILED, S.CANCELLED), RETRY, ["succeeded", "not_finished", "follows"]),
         ((S.SUCCEEDED, S.SKIPPED, S.FAILED), RETRY, ["succeeded", "skipped", "not_finished"]),
         ((S.CANCELLED, S.CANCELLED, S.CANCELLED), RETRY, ["not_finished", "follows", "follows"]),
-        ((S.SUCCEEDED,) * 3, ContinuationRequest(how=GoingOn.FORK, start="b"), ["succeeded", "chosen", "follows"]),
-        ((S.SUCCEEDED,) * 3, ContinuationRequest(how=GoingOn.RERUN, start="a"), ["chosen", "follows", "follows"]),
+        (
+            (S.SUCCEEDED,) * 3,
+            ContinuationRequest(how=ContinuationKind.FORK, start="b"),
+            ["succeeded", "chosen", "follows"],
+        ),
+        (
+            (S.SUCCEEDED,) * 3,
+            ContinuationRequest(how=ContinuationKind.RERUN, start="a"),
+            ["chosen", "follows", "follows"],
+        ),
     ],
 )
 def test_a_step_is_adopted_with_all_that_it_depends_on(
@@ -97,7 +113,7 @@ def test_people_decide_again_on_another_input_or_where_they_would_ask_themselves
 
     def why(state: StepState = S.SUCCEEDED, **asked: object) -> str:
         given = {**known, 0: replace(known[0], state=state)}
-        return whys(choose(plan, given, plan, ContinuationRequest(how=GoingOn.FORK, start="a", **asked)))[0]  # type: ignore[arg-type]
+        return whys(choose(plan, given, plan, ContinuationRequest(how=ContinuationKind.FORK, start="a", **asked)))[0]  # type: ignore[arg-type]
 
     assert why() == why(actor="ann") == "succeeded"
     assert why(actor="bea") == "own_decision"
@@ -108,7 +124,7 @@ def test_people_decide_again_on_another_input_or_where_they_would_ask_themselves
 def test_a_condition_that_reads_the_input_is_evaluated_again_on_another_one() -> None:
     plan = planned(*sequence(work("a", condition="yes"), work("b")))
     known = rows(plan, S.SKIPPED, S.FAILED)
-    fork = ContinuationRequest(how=GoingOn.FORK, start="b", same_input=False)
+    fork = ContinuationRequest(how=ContinuationKind.FORK, start="b", same_input=False)
     assert whys(choose(plan, known, plan, fork)) == ["input_differs", "chosen"]
     assert whys(choose(plan, known, plan, replace(fork, same_input=True))) == ["skipped", "chosen"]
 
@@ -131,7 +147,7 @@ def test_another_input_repeats_what_leads_to_people_also_where_nobody_was_asked(
 ) -> None:
     plan = planned(CALC, work("other"), step, work("pay", "g", "other"))
     known = rows(plan, S.SUCCEEDED, S.SUCCEEDED, state, S.SUCCEEDED)
-    fork = ContinuationRequest(how=GoingOn.FORK, start="pay", same_input=False)
+    fork = ContinuationRequest(how=ContinuationKind.FORK, start="pay", same_input=False)
     assert whys(choose(plan, known, plan, fork)) == ["informs", "succeeded", "follows", "chosen"]
     root = planned(replace(step, depends_on=()), work("pay", "g"))
     found = choose(root, rows(root, S.SUCCEEDED, S.SUCCEEDED), root, fork)
@@ -139,7 +155,7 @@ def test_another_input_repeats_what_leads_to_people_also_where_nobody_was_asked(
 
 
 def test_a_choice_repeats_on_another_input_if_a_case_asks_people() -> None:
-    fork = ContinuationRequest(how=GoingOn.FORK, start="pay", same_input=False)
+    fork = ContinuationRequest(how=ContinuationKind.FORK, start="pay", same_input=False)
     asking = work("g", child=SubWorkflow(workflow="w", version=1))
     for case, expected in ((work("g"), "succeeded"), (asking, "input_differs")):
         cases = (Case(name="big", when="input.n > 1", step=case), Case(name="small", step=work("g")))
@@ -147,7 +163,7 @@ def test_a_choice_repeats_on_another_input_if_a_case_asks_people() -> None:
         assert whys(choose(plan, rows(plan, S.SUCCEEDED, S.SUCCEEDED), plan, fork)) == [expected, "chosen"]
 
 
-def born(plan: Plan, notes: Mapping[int, Note], how: GoingOn = GoingOn.RETRY) -> Decision:
+def born(plan: Plan, notes: Mapping[int, Note], how: ContinuationKind = ContinuationKind.RETRY) -> Decision:
     continuation = Continuation(how=how, run_id="old", notes=notes)
     return create_run(
         plan,

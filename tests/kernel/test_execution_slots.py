@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 from tests.kernel.driver import World, gate, sequence, wait, work
 
-from stepkeep.kernel.adoption import Continuation, GoingOn
+from stepkeep.kernel.adoption import Continuation, ContinuationKind
 from stepkeep.kernel.definition import SECOND
 from stepkeep.kernel.errors import Conflict, InvariantBroken
 from stepkeep.kernel.events import SlotGranted
@@ -116,7 +116,7 @@ def test_a_gate_opens_with_the_slot() -> None:
 
 def test_what_follows_adopted_steps_waits_for_the_slot() -> None:
     done = Note(output="1", adopted=Adopted(run="old", step="a", place=0))
-    continuation = Continuation(how=GoingOn.RETRY, run_id="old", notes={0: done})
+    continuation = Continuation(how=ContinuationKind.RETRY, run_id="old", notes={0: done})
     world = World(*sequence(work("a"), work("b"), work("c")), continuation=continuation, awaits_slot=True)
     assert (world.run.state, world.state("b"), world.rows[1].unmet) == (RunState.QUEUED, "pending", 2)
     world.grant()
@@ -127,7 +127,7 @@ def test_what_follows_adopted_steps_waits_for_the_slot() -> None:
 
 def test_a_run_that_adopted_all_its_steps_needs_no_slot() -> None:
     done = Note(output="1", adopted=Adopted(run="old", step="a", place=0))
-    continuation = Continuation(how=GoingOn.RETRY, run_id="old", notes={0: done})
+    continuation = Continuation(how=ContinuationKind.RETRY, run_id="old", notes={0: done})
     world = World(work("a"), continuation=continuation, awaits_slot=True)
     assert world.run.state is RunState.SUCCEEDED
     assert "awaits_slot" not in (open_entry(world.bodies[0]).causes[0].detail or {})

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 from tests.kernel.driver import World, allowing, gate, plan_of, sequence, wait, work
 
-from stepkeep.kernel.adoption import ContinuationRequest, GoingOn, choose
+from stepkeep.kernel.adoption import ContinuationKind, ContinuationRequest, choose
 from stepkeep.kernel.definition import (
     SECOND,
     Approval,
@@ -32,7 +32,7 @@ def reasons(world: World, *steps: StepDefinition, actor: str = "ann", **options:
     """Why the run cannot go on with these steps."""
     ordered = tuple(replace(step, order=place) for place, step in enumerate(steps))
     new = plan_of(Definition(name=world.plan.definition.name, version=2, steps=ordered, **options))  # type: ignore[arg-type]
-    choices = choose(world.plan, world.rows, new, ContinuationRequest(how=GoingOn.MIGRATE, actor=actor))
+    choices = choose(world.plan, world.rows, new, ContinuationRequest(how=ContinuationKind.MIGRATE, actor=actor))
     return list(refusals(world.run, world.plan, world.rows, new, choices))
 
 

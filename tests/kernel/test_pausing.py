@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.kernel.driver import LEASE, World, claimer, gate, sequence, wait, work
 
-from stepkeep.kernel.adoption import Continuation, GoingOn
+from stepkeep.kernel.adoption import Continuation, ContinuationKind
 from stepkeep.kernel.definition import SECOND, Approval, Rule
 from stepkeep.kernel.draft import HELD_BACK
 from stepkeep.kernel.errors import Conflict
@@ -29,7 +29,7 @@ def test_a_queued_run_is_queued_again_after_a_pause() -> None:
 
 def test_a_run_that_only_adopted_is_queued_again_after_a_pause() -> None:
     done = Note(output="1", adopted=Adopted(run="old", step="a", place=0))
-    continuation = Continuation(how=GoingOn.RETRY, run_id="old", notes={0: done})
+    continuation = Continuation(how=ContinuationKind.RETRY, run_id="old", notes={0: done})
     world = World(*sequence(work("a"), work("b")), continuation=continuation)
     assert world.run.state is RunState.QUEUED
     world.pause()

@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 import stepkeep
-from stepkeep.kernel.adoption import GoingOn
+from stepkeep.kernel.adoption import ContinuationKind
 from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.definition import (
     CompensateWhen,
@@ -28,7 +28,7 @@ from stepkeep.kernel.errors import Conflict
 from stepkeep.kernel.outcomes import Completed, Failed
 from stepkeep.kernel.rows import Child
 from stepkeep.kernel.states import Category, OnFailure, Rollback, RunState, StepState
-from stepkeep.operations.going_on import ContinuationOptions, go_on, preview
+from stepkeep.operations.going_on import ContinuationOptions, continue_run, preview
 from stepkeep.operations.start import Starter
 from tests.operations.test_children import PROCESS, call, certified, children, finish, flow, look_after
 from tests.suites import in_proof
@@ -245,8 +245,10 @@ async def test_a_retry_rolls_back_the_child_of_the_earlier_run_once(database_url
         run = await rolled_back(bench, LEAF, plain)
         assert await ended(bench, run) == (RunState.FAILED, Rollback.NONE)
         first = (await links(bench, run))["first"].child_id
-        wanted = ContinuationOptions(how=GoingOn.RETRY)
-        again = await go_on(bench.transactor, Starter(bench.transactor), run, wanted, caller=Caller(TENANT, "eva"))
+        wanted = ContinuationOptions(how=ContinuationKind.RETRY)
+        again = await continue_run(
+            bench.transactor, Starter(bench.transactor), run, wanted, caller=Caller(TENANT, "eva")
+        )
         await bench.cancel(again.run_id, compensate=True)
         await finish(bench)
         assert await ended(bench, again.run_id) == (RunState.ROLLED_BACK, Rollback.COMPLETE)
@@ -260,18 +262,20 @@ async def test_a_retry_rolls_back_the_child_of_the_earlier_run_once(database_url
         certified(database_url, *await body(bench))
 
 
-@pytest.mark.parametrize("how", GoingOn)
-async def test_nobody_goes_on_with_a_run_that_only_rolled_another_back(database_url: str, how: GoingOn) -> None:
-    if how is GoingOn.ROLLBACK:
+@pytest.mark.parametrize("how", ContinuationKind)
+async def test_nobody_goes_on_with_a_run_that_only_rolled_another_back(
+    database_url: str, how: ContinuationKind
+) -> None:
+    if how is ContinuationKind.ROLLBACK:
         return
 
     async with on(database_url) as bench:
         top = parent(sub(), task("last", 1, ["sub"], on_failure=OnFailure.COMPENSATE), hook_failure=HookFailure.STOP)
         run = await rolled_back(bench, LEAF, top)
         back = (await links(bench, run))["back"].child_id
-        wanted = ContinuationOptions(how=how, start=None if how is GoingOn.RETRY else "first")
+        wanted = ContinuationOptions(how=how, start=None if how is ContinuationKind.RETRY else "first")
         with pytest.raises(Conflict, match="nothing of it can be repeated"):
-            await go_on(bench.transactor, Starter(bench.transactor), back, wanted, caller=Caller(TENANT, "eva"))
+            await continue_run(bench.transactor, Starter(bench.transactor), back, wanted, caller=Caller(TENANT, "eva"))
 
 
 async def test_what_a_withdrawn_version_did_is_still_undone(database_url: str) -> None:

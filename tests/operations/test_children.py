@@ -329,8 +329,8 @@ async def test_what_is_below_an_adopted_step_is_kept_while_the_adopting_run_live
     """A retry that rolls back past an adopted child rolls that child back, and the children of that child."""
 
     async with on(database_url) as bench:
-        from stepkeep.kernel.adoption import GoingOn
-        from stepkeep.operations.going_on import ContinuationOptions, go_on
+        from stepkeep.kernel.adoption import ContinuationKind
+        from stepkeep.operations.going_on import ContinuationOptions, continue_run
         from stepkeep.operations.start import Starter
         from stepkeep.store.records import FinishedFilter
 
@@ -347,8 +347,10 @@ async def test_what_is_below_an_adopted_step_is_kept_while_the_adopting_run_live
         everything = FinishedFilter(tenant=TENANT, limit=10)
         three = [run, middle.child_id, leaf.child_id]
         assert sorted(await bench.store.find_finished(everything)) == sorted(three)
-        wanted = ContinuationOptions(how=GoingOn.RETRY)
-        started = await go_on(bench.transactor, Starter(bench.transactor), run, wanted, caller=Caller(TENANT, "ann"))
+        wanted = ContinuationOptions(how=ContinuationKind.RETRY)
+        started = await continue_run(
+            bench.transactor, Starter(bench.transactor), run, wanted, caller=Caller(TENANT, "ann")
+        )
         assert await bench.store.find_finished(everything) in ([], [run]), "the run itself is kept when it is deleted"
         assert await bench.store.find_finished(replace(everything, workflow="leaf")) == []
         assert await bench.store.delete_runs(TENANT, three) == []

@@ -51,7 +51,7 @@ async def exhausted(bench: Bench) -> str:
 
 async def decide(bench: Bench, run_id: str, choice: str, by: str = "ann", reason: str = "") -> dict[str, object]:
     done = people.decide_hold(bench.transactor, run_id, "call", choice, caller=Caller(TENANT, by), reason=reason)
-    return people.told(people.Decided, await done)
+    return people.answer_of(people.Decided, await done)
 
 
 async def test_a_step_without_attempts_holds_and_says_what_moves_it(database_url: str) -> None:
@@ -126,7 +126,7 @@ async def test_a_step_that_waits_for_its_next_attempt_is_completed_by_a_person(d
         asked = {"caller": Caller(TENANT, "ann"), "reason": "done by phone"}
         with pytest.raises(InvalidInput, match="only a completed step has an output"):
             await people.decide_hold(bench.transactor, run_id, "call", "skip", output=b"1", **asked)
-        said = people.told(
+        said = people.answer_of(
             people.Decided,
             await people.decide_hold(bench.transactor, run_id, "call", "complete", output=b'{"ok":true}', **asked),
         )

@@ -13,13 +13,13 @@ from tests.workbench import TENANT
 from stepkeep.definition.policy import publishable_policy
 from stepkeep.dialects.workstream.machine import FINAL_STEPS, JUDGED
 from stepkeep.dialects.workstream.repository import OWN_STEPS
-from stepkeep.kernel.adoption import GoingOn
+from stepkeep.kernel.adoption import ContinuationKind
 from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.definition import Definition, Handler
 from stepkeep.kernel.outcomes import Failed
 from stepkeep.kernel.states import Category
 from stepkeep.operations import policies
-from stepkeep.operations.going_on import ContinuationOptions, go_on
+from stepkeep.operations.going_on import ContinuationOptions, continue_run
 from stepkeep.operations.pausing import pause_run, resume_run
 from stepkeep.operations.people import cancel, decide_hold
 from stepkeep.operations.start import Starter
@@ -187,9 +187,9 @@ async def test_a_workstream_that_adopts_all_its_tasks_begins_with_its_final_vali
         await floor.do("merge_plan")
         await floor.do("merge", CONFLICT)
         await decide(floor, "fail")
-        wanted = ContinuationOptions(how=GoingOn.RERUN, start=start)
+        wanted = ContinuationOptions(how=ContinuationKind.RERUN, start=start)
         starter = Starter(floor.transactor)
-        again = await go_on(floor.transactor, starter, floor.run_id, wanted, caller=Caller(TENANT, "ann"))
+        again = await continue_run(floor.transactor, starter, floor.run_id, wanted, caller=Caller(TENANT, "ann"))
         floor.run_id = again.run_id
         assert await floor.life() == ["planned", "ready"]
         for name in ("merge_plan", "merge", "cleanup")[start == "merge" :]:

@@ -18,7 +18,7 @@ from tests.store.values import TENANT as VALUES_TENANT
 from tests.workbench import ACTOR, SECOND, TENANT, Bench, benches, chain, gate, report_of, task
 
 from stepkeep.definition.policy import publishable_policy
-from stepkeep.kernel.adoption import GoingOn
+from stepkeep.kernel.adoption import ContinuationKind
 from stepkeep.kernel.authority import Caller, MembershipKind
 from stepkeep.kernel.definition import Approval, Budget, Definition, Handler, StepDefinition, SubWorkflow, Undo, Wait
 from stepkeep.kernel.outcomes import Completed, Emitted, Failed, Outcome, Waiting
@@ -27,7 +27,7 @@ from stepkeep.kernel.triggers import Ending, Overlap, Schedule, TriggerKind, Tri
 from stepkeep.operations import jobs, people, policies, sinks, views, workers
 from stepkeep.operations.children import ChildSweep
 from stepkeep.operations.expire import sweep
-from stepkeep.operations.going_on import ContinuationOptions, go_on
+from stepkeep.operations.going_on import ContinuationOptions, continue_run
 from stepkeep.operations.jobs import JobSweep
 from stepkeep.operations.live_policies import LivePolicies
 from stepkeep.operations.log import export_run, export_worker
@@ -425,8 +425,8 @@ async def _continuation(bench: Bench) -> None:
     for _ in range(3):
         [claim] = await bench.claim(1)
         await bench.report(claim, Failed(category=Category.AUTH, error="no"))
-        wanted = ContinuationOptions(how=GoingOn.RETRY)
-        started = await go_on(bench.transactor, bench.starter, run, wanted, caller=Caller(TENANT, ACTOR))
+        wanted = ContinuationOptions(how=ContinuationKind.RETRY)
+        started = await continue_run(bench.transactor, bench.starter, run, wanted, caller=Caller(TENANT, ACTOR))
         run = started.run_id
     await people.cancel(bench.transactor, run, caller=Caller(TENANT, ACTOR))
 

@@ -101,7 +101,7 @@ async def publish_workflow(request: BoundedRequest, engine: ActingEngine, as_: W
     plan = await engine.publish(definition)
     found = next(one for one in await _versions(engine, definition.name) if one.version == plan.definition.version)
     is_new = found.version not in {one.version for one in before}
-    said = Published(definition=found, warnings=[_told(one) for one in report.warnings])
+    said = Published(definition=found, warnings=[_problem_fields(one) for one in report.warnings])
     return JsonAnswer(
         said, 201 if is_new else 200, {"Location": f"/workflows/{found.workflow}/versions/{found.version}"}
     )
@@ -123,8 +123,8 @@ async def check_workflow(request: BoundedRequest, engine: ActingEngine, as_: Wri
         dialect=None if made is None else made.dialect,
         version=None if made is None else made.version,
         steps=None if made is None else len(made.steps),
-        problems=[_told(one) for one in report.problems],
-        warnings=[_told(one) for one in report.warnings],
+        problems=[_problem_fields(one) for one in report.problems],
+        warnings=[_problem_fields(one) for one in report.warnings],
     )
 
 
@@ -157,7 +157,7 @@ def _examine(body: bytes, syntax: Literal["json", "yaml"], as_: str | None, own:
     return examine(given, declared_registry(declared), as_, all_known=not elsewhere)
 
 
-def _told(problem: Problem) -> dict[str, Any]:
+def _problem_fields(problem: Problem) -> dict[str, Any]:
     return msgspec.structs.asdict(problem)
 
 

@@ -128,7 +128,7 @@ async def claim_steps(request: Request, engine: ActingEngine, worker_id: WorkerI
             run=body.run_id,
             is_gone=is_gone,
         )
-    return Claims(claims=await _told(work, worker_id, claims, body.give, body.lease_us))
+    return Claims(claims=await _claimed_steps(work, worker_id, claims, body.give, body.lease_us))
 
 
 @routes(
@@ -162,7 +162,7 @@ async def report_outcomes(request: Request, engine: ActingEngine, worker_id: Wor
     replies, claims = await work.report(worker_id, reports, claim, request=body.request_id)
     told: list[ClaimedStep] = []
     if claim is not None:
-        told = await _told(work, worker_id, claims, claim.give, claim.lease_us)
+        told = await _claimed_steps(work, worker_id, claims, claim.give, claim.lease_us)
     return Replies(replies=[reply_of(one) for one in replies], claims=told)
 
 
@@ -196,7 +196,7 @@ async def read_calls(request: Request, engine: ActingEngine, worker_id: WorkerId
     return recorded(page)
 
 
-async def _told(
+async def _claimed_steps(
     work: RemoteWork, worker_id: str, claims: Sequence[Claim], give: str, lease_us: int | None
 ) -> list[ClaimedStep]:
     if give == "rows":

@@ -1,4 +1,4 @@
-"""Asks the engine of the settings, and prints the answer: most commands are one call of `tell`.
+"""Asks the engine of the settings, and prints the answer: most commands are one call of `print_answer`.
 
 The engine is at a database, or is a client of a service with the same methods; commands that call operations know of no
 difference. It decides nothing: an operation answers, and the command says it in words. Commands call it.
@@ -152,7 +152,7 @@ def ask(settings: Settings, work: Callable[[AsyncEngine], Awaitable[T]], *, crea
     return asyncio.run(go())
 
 
-def tell(
+def print_answer(
     settings: Settings,
     work: Callable[[AsyncEngine], Awaitable[T]],
     words: Callable[[T], Words],
@@ -170,10 +170,10 @@ def tell(
     found = ask(settings, work, creates=creates)
     said = () if settings.json else words(found)
     failed = fails is not None and fails(found)
-    return told(settings, found if under is None else {under: found}, said, failed=failed)
+    return print_value(settings, found if under is None else {under: found}, said, failed=failed)
 
 
-def told(settings: Settings, value: Any, words: Words, *, failed: object = False) -> int:
+def print_value(settings: Settings, value: Any, words: Words, *, failed: object = False) -> int:
     """Print what a command came to: with --json the value, else the words. The exit status is 1 if it `failed`."""
     if settings.json:
         answer(value)

@@ -17,21 +17,21 @@ import typer
 from msgspec import inspect as types
 
 from stepkeep.cli.arguments import BY, LARGEST, RUN, arg, opt
-from stepkeep.cli.asking import Words, find_run, tell
+from stepkeep.cli.asking import Words, find_run, print_answer
 from stepkeep.cli.settings import Needs, Settings, with_settings
 
 if TYPE_CHECKING:
     from stepkeep.operations.operation import Operation
 
 NOTHING = inspect.Parameter.empty
-Render = Callable[[Any, "Asked"], Words]
+Render = Callable[[Any, "CommandValues"], Words]
 
 
 GROUPS: dict[str, Commands] = {}
 """Commands under one word, by the word."""
 
 
-class Asked:
+class CommandValues:
     """What was typed, for a renderer: `asked["name"]` is an argument, by its name in Python."""
 
     def __init__(self, settings: Settings, given: Mapping[str, Any]) -> None:
@@ -108,7 +108,7 @@ class Commands:
         fails: Callable[[Any], Any] | None = None,
         creates: bool = False,
         recorded: bool = False,
-        shaped: Callable[[Any, Asked], Any] | None = None,
+        shaped: Callable[[Any, CommandValues], Any] | None = None,
         needs: Needs = Needs.EITHER,
         **table: Any,
     ) -> Callable[[Render], Render]:
@@ -116,7 +116,7 @@ class Commands:
 
         `table` has an `arg` or an `opt` for arguments of the operation whose words differ from those of the row; one
         that is None is not offered. `recorded`: with the decision, the run as it then stands. `shaped` makes
-        what is printed of the answer. The rest is as in `tell`."""
+        what is printed of the answer. The rest is as in `print_answer`."""
 
         def add(render: Render) -> Render:
             telling = {"under": under, "fails": fails, "creates": creates}
@@ -151,7 +151,7 @@ def _derived(
     render: Render,
     table: Mapping[str, Any],
     recorded: bool,
-    shaped: Callable[[Any, Asked], Any] | None,
+    shaped: Callable[[Any, CommandValues], Any] | None,
     telling: Mapping[str, Any],
 ) -> Callable[..., int]:
     """The function of a command that is an operation."""
@@ -162,7 +162,7 @@ def _derived(
 
     def command(settings: Settings, **given: Any) -> int:
         named = {one: given[typed[one]] for one in infos}
-        asked = Asked(settings, named)
+        asked = CommandValues(settings, named)
         values: dict[str, Any] = {}
         for one, value in named.items():
             if value is None and not row.parameters[one].is_required:
@@ -178,7 +178,7 @@ def _derived(
                 return {"decision": found, **await engine.show(values["run_id"])}
             return found if shaped is None else shaped(found, asked)
 
-        return tell(settings, work, lambda found: render(found, asked), **telling)
+        return print_answer(settings, work, lambda found: render(found, asked), **telling)
 
     parameters = [_parameter(row, one, info, typed[one]) for one, info in infos.items()]
     settings = inspect.Parameter("settings", inspect.Parameter.POSITIONAL_OR_KEYWORD)

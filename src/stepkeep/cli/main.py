@@ -176,7 +176,7 @@ def _fail(error: BaseException, given: Sequence[str]) -> int:
     if failure.code in ("unexpected", "broken") and wants_trace:
         for line in traceback_lines(error):
             warn(line)
-    _tell(failure, error)
+    _print_failure(failure, error)
     if failure.code in ("unexpected", "broken") and not wants_trace:
         warn("This should not have happened. Run it again with --traceback (or STEPKEEP_TRACEBACK=1) to see where.")
     if "--json" in given:
@@ -187,7 +187,7 @@ def _fail(error: BaseException, given: Sequence[str]) -> int:
     return failure.status
 
 
-def _tell(failure: Failure, error: BaseException) -> None:
+def _print_failure(failure: Failure, error: BaseException) -> None:
     if not isinstance(error, DefinitionError) or not error.problems:
         warn(f"error: {failure.message}")
         return

@@ -26,7 +26,7 @@ TOLD_OF_RUNS = frozenset(
 MICROS = 1_000_000
 
 
-class Told(NamedTuple):
+class ProgressLine(NamedTuple):
     """One event as text; `lasting` if no later event replaces it."""
 
     at: int
@@ -71,7 +71,7 @@ class Progress:
         self.now: dict[int, StepNow] = {}
         self.settled = 0
 
-    def take(self, entry: Entry) -> list[Told]:
+    def take(self, entry: Entry) -> list[ProgressLine]:
         """Process one journal entry; returns the lines to show."""
         self.seq = entry.seq
         told = []
@@ -81,16 +81,16 @@ class Progress:
                 told.append(said)
         return told
 
-    def _run(self, hop: Hop, at: int) -> Told | None:
+    def _run(self, hop: Hop, at: int) -> ProgressLine | None:
         self.state = hop.target
         if hop.trigger == "started" and self._timeout_us is not None:
             self._run_ends_at = at + self._timeout_us
         if hop.target not in TOLD_OF_RUNS:
             return None
         text = words(hop.target) + (f": {shorten(hop.error)}" if hop.error else "")
-        return Told(at, "run", hop.target, text, lasting=True)
+        return ProgressLine(at, "run", hop.target, text, lasting=True)
 
-    def _step(self, hop: Hop, at: int) -> Told | None:
+    def _step(self, hop: Hop, at: int) -> ProgressLine | None:
         name = self.name_of(hop.no)
         if hop.target in SETTLED:
             self.now.pop(hop.no, None)
@@ -105,7 +105,7 @@ class Progress:
             return None
         if hop.target == "cancelled" and hop.source == "pending":
             return None
-        return Told(
+        return ProgressLine(
             at, name, hop.target, self._words(hop, at), lasting=hop.target in SETTLED or hop.target == "retrying"
         )
 
@@ -122,13 +122,13 @@ class Progress:
             return words(hop.target) + ("" if ends is None else f", {span((ends - at) / MICROS)} at most")
         return _words(hop, at)
 
-    def far(self, no: int, said: str, at: int) -> Told | None:
+    def far(self, no: int, said: str, at: int) -> ProgressLine | None:
         """Note how far the handler of a running step says it is; returns the line to show, if it is new."""
         known = self.now.get(no)
         if known is None or known.state != "running" or known.said == said:
             return None
         self.now[no] = known._replace(said=said)
-        return Told(at, known.name, known.state, said, lasting=False)
+        return ProgressLine(at, known.name, known.state, said, lasting=False)
 
     @property
     def is_any_running(self) -> bool:

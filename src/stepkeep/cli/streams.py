@@ -23,8 +23,8 @@ def prepare_streams() -> None:
     _open_closed_streams()
     _tolerate_narrow_encodings()
     install_last_resort()
-    sys.unraisablehook = lambda found: _tell(found.exc_value, f"ignored in {type(found.object).__name__}")
-    threading.excepthook = lambda found: _tell(
+    sys.unraisablehook = lambda found: _log_error(found.exc_value, f"ignored in {type(found.object).__name__}")
+    threading.excepthook = lambda found: _log_error(
         found.exc_value, f"in thread {found.thread.name if found.thread is not None else '?'}"
     )
     warnings.showwarning = _show_warning
@@ -61,7 +61,7 @@ def _tolerate_narrow_encodings() -> None:
             reconfigure(errors="replace")
 
 
-def _tell(error: BaseException | None, where: str) -> None:
+def _log_error(error: BaseException | None, where: str) -> None:
     if error is None:
         return
     warn(f"an error {where}:")

@@ -235,7 +235,7 @@ class Follower:
     async def watching(self, *, resumed: bool) -> AsyncIterator[Self]:
         """Show what happens meanwhile."""
         await self.begin(resumed=resumed)
-        going_on = asyncio.create_task(self._go_on())
+        going_on = asyncio.create_task(self._continue_run())
         try:
             yield self
         finally:
@@ -243,7 +243,7 @@ class Follower:
             await asyncio.gather(going_on, return_exceptions=True)
         await self.look()
 
-    async def _go_on(self) -> None:
+    async def _continue_run(self) -> None:
         while True:
             # The worker reports an outage; here it only means that there is nothing new to show.
             with contextlib.suppress(StoreError):

@@ -19,7 +19,7 @@ from uuid import uuid4
 import msgspec
 
 from stepkeep.client.binding import RemoteOperations, as_at_an_engine, at_a_service, plain, segment
-from stepkeep.definition.advice import tell
+from stepkeep.definition.advice import log_ignored_once
 from stepkeep.definition.native import CheckReport, accepted
 from stepkeep.definition.registry import Output, default_registry
 from stepkeep.dialects.registry import check_file
@@ -150,7 +150,7 @@ class AsyncClient(AsyncOperations):
         known = {problem.path for problem in report.warnings}
         warnings = (*report.warnings, *(problem for problem in theirs if problem.path not in known))
         if not isinstance(workflow, WrittenWorkflow):
-            tell(warnings)
+            log_ignored_once(warnings)
         version = PublishedVersion(found["workflow"], found["version"], found["dialect"])
         return PublishedWorkflow(version, found["digest"], warnings)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from stepkeep.conformance.contract import Contract, Place
+from stepkeep.conformance.contract import Contract, PlannedRule
 from stepkeep.conformance.flows import calls_in, rule_of
 from stepkeep.conformance.report import Code, quoted
 
@@ -17,7 +17,7 @@ Problem = tuple[Code, str]
 ENDS = frozenset({"succeeded", "failed", "skipped", "cancelled"})
 
 
-class Told:
+class AddedSteps:
     """One list of steps, as its cause tells it, with the place of its first step."""
 
     def __init__(self, calls: list[Any], first: int) -> None:
@@ -29,24 +29,24 @@ class Additions:
 
     def __init__(self, contract: Contract) -> None:
         self._contract = contract
-        self._lists: dict[int, Told] = {}
+        self._lists: dict[int, AddedSteps] = {}
         self._names: set[tuple[int, str]] = set()
 
-    def are_of(self, place: Place) -> bool:
+    def are_of(self, place: PlannedRule) -> bool:
         """Whether a handler added this step."""
         if place.owner is None or place.phase != "main":
             return False
         rule = self._contract.places[place.owner].rule
         return rule is not None and rule.is_then
 
-    def plan(self, place: Place, asked: Mapping[str, Any]) -> Iterator[Problem]:
+    def plan(self, place: PlannedRule, asked: Mapping[str, Any]) -> Iterator[Problem]:
         """A step is planned: its cause says what it is, and what it waits for."""
         assert place.owner is not None
         assert place.index is not None
         calls = calls_in(self._contract.places[place.owner].name, asked)
         told = self._lists.get(place.owner)
         if told is None or told.calls != calls:
-            told = self._lists[place.owner] = Told(calls, place.index)
+            told = self._lists[place.owner] = AddedSteps(calls, place.index)
         told.planned += 1
         at = place.index - told.first
         call = calls[at] if 0 <= at < len(calls) else None

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from stepkeep.conformance.contract import Contract, DutyRule, GateRule, Place
+from stepkeep.conformance.contract import Contract, DutyRule, GateRule, PlannedRule
 from stepkeep.conformance.line import Line
 from stepkeep.conformance.persons import is_persons
 from stepkeep.conformance.report import Code, quoted
@@ -88,7 +88,7 @@ class People:
         if persons.get("many") is True:
             self._many.add(name)
 
-    def _within(self, place: Place) -> str:
+    def _within(self, place: PlannedRule) -> str:
         """The step by which the definition names this one: the owner of an element."""
         if self.rules == 1 or place.owner is None or place.phase != "main":
             return place.name
@@ -113,7 +113,7 @@ class People:
         return not self._many.isdisjoint(self._names(step))
 
     def check(
-        self, step: Step, place: Place, line: Line, asked: Mapping[str, Any], steps: Mapping[int, Step]
+        self, step: Step, place: PlannedRule, line: Line, asked: Mapping[str, Any], steps: Mapping[int, Step]
     ) -> Iterator[Problem]:
         """Every reason why this decision or completion cannot have counted like this; then record it."""
         names = frozenset(name for name in (line.actor, asked.get("for")) if isinstance(name, str))
@@ -157,7 +157,7 @@ class People:
             self._decided[place.name] = (*self._decided.get(place.name, ()), names)
 
     def _check_reassigned(
-        self, step: Step, place: Place, names: frozenset[str], asked: Mapping[str, Any]
+        self, step: Step, place: PlannedRule, names: frozenset[str], asked: Mapping[str, Any]
     ) -> Iterator[Problem]:
         """An operator who did not ask for the run opens a gate to other people, or fails it."""
         gate, to = step.terms or place.gate, tuple(str(name) for name in asked.get("to") or ())
@@ -171,7 +171,7 @@ class People:
     def _check_request(
         self,
         step: Step,
-        place: Place,
+        place: PlannedRule,
         line: Line,
         asked: Mapping[str, Any],
         names: frozenset[str],
@@ -190,7 +190,7 @@ class People:
         if asked.get("service") is True and asked.get("by_right_of") != [f"approver:{line.actor}"]:
             yield Code.PEOPLE, f"{quoted(line.actor)} is a service and decides {place.name}, which does not name it"
 
-    def violation(self, step: Step, place: Place, line: Line, asked: Mapping[str, Any]) -> Iterator[Problem]:
+    def violation(self, step: Step, place: PlannedRule, line: Line, asked: Mapping[str, Any]) -> Iterator[Problem]:
         """Every reason why this violation of a duty cannot be on record like this; then remember it."""
         rule = str(asked.get("rule"))
         if step.state in ENDED or step.state == "pending":
@@ -203,7 +203,7 @@ class People:
         if len(step.violations) > MOST_VIOLATIONS:
             yield Code.PEOPLE, f"{place.name} has more than {MOST_VIOLATIONS} violations on record"
 
-    def _rules(self, step: Step, place: Place) -> set[str]:
+    def _rules(self, step: Step, place: PlannedRule) -> set[str]:
         """The duties that can rule a person out here."""
         gate = step.terms or place.gate
         found = {"maker_checker"} if gate is not None and gate.excluded else set()
@@ -213,7 +213,7 @@ class People:
                 found.add(rule.kind)
         return found
 
-    def _check_excluded(self, gate: GateRule, place: Place, names: frozenset[str]) -> Iterator[Problem]:
+    def _check_excluded(self, gate: GateRule, place: PlannedRule, names: frozenset[str]) -> Iterator[Problem]:
         for word in gate.excluded:
             duty, _, of = word.partition(":")
             if word == "requester":
@@ -230,7 +230,7 @@ class People:
                 yield Code.PEOPLE, f"{quoted(found[0])} decides {place.name}, which `not: {word}` rules out"
 
     def _check_duties(
-        self, place: Place, names: frozenset[str], settles: bool, steps: Mapping[int, Step]
+        self, place: PlannedRule, names: frozenset[str], settles: bool, steps: Mapping[int, Step]
     ) -> Iterator[Problem]:
         within = self._within(place)
         for rule in self._contract.document.duties:
@@ -239,7 +239,7 @@ class People:
             elif within in (*rule.gates, *rule.steps):
                 yield from self._check_apart(rule, place, names)
 
-    def _check_apart(self, rule: DutyRule, place: Place, names: frozenset[str]) -> Iterator[Problem]:
+    def _check_apart(self, rule: DutyRule, place: PlannedRule, names: frozenset[str]) -> Iterator[Problem]:
         """No person acts on two of the steps that a duty names."""
         for other in sorted({*rule.gates, *rule.steps} - {self._within(place)}):
             done = self._decided_by(other)
@@ -251,7 +251,7 @@ class People:
                 said = f"{quoted(both[0])} acts on {other} and on {place.name}"
                 yield Code.PEOPLE, f"{said}, which `{rule.kind}` rules out"
 
-    def _check_claim(self, place: Place, owner: Any) -> Iterator[Problem]:
+    def _check_claim(self, place: PlannedRule, owner: Any) -> Iterator[Problem]:
         """A worker claims a step: its owner executes it. A worker without one is no person, and a log from before
         names none."""
         if not isinstance(owner, str) or place.phase != "main":
@@ -283,7 +283,7 @@ class People:
             yield Code.PEOPLE, f"{quoted(min(names))} alone decides {', '.join(rule.gates)}, against `four_eyes`"
 
     def _check_service(
-        self, gate: GateRule, place: Place, line: Line, asked: Mapping[str, Any], approves: bool
+        self, gate: GateRule, place: PlannedRule, line: Line, asked: Mapping[str, Any], approves: bool
     ) -> Iterator[Problem]:
         """A service is no person: it decides in its own name, where the gate names it and one decision is enough."""
         who = f"{quoted(line.actor)} is a service and decides {place.name}"

@@ -141,7 +141,7 @@ def judge_chain(
     earlier, then = predecessor_in(run.run, run.lines), continued_in(run.lines)
     if earlier is None and then is None and asked is None:
         return None
-    found = [*_asked(then, asked), *_output(run, then)]
+    found = [*_wrong_continuation(then, asked), *_output(run, then)]
     if before is not None:
         found += _contradictions(before, run)
     if after is not None:
@@ -155,7 +155,7 @@ def judge_chain(
     )
 
 
-def _asked(then: Continued | None, asked: str | None) -> Iterator[str]:
+def _wrong_continuation(then: Continued | None, asked: str | None) -> Iterator[str]:
     if then is None and asked is not None:
         yield f"run {quoted(asked)} is on record as its successor, and by its journal it has none"
     elif then is not None and asked is None:

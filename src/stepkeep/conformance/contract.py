@@ -287,7 +287,7 @@ class Document(msgspec.Struct, frozen=True):
         return found
 
 
-class Place(msgspec.Struct, frozen=True):
+class PlannedRule(msgspec.Struct, frozen=True):
     """A numbered step: main steps, then their hooks, then the final check."""
 
     no: int
@@ -332,14 +332,14 @@ MOST_ELEMENTS = 1024
 """How many places of elements are kept: those that the next lines are about."""
 
 
-class Places(dict[int, Place]):
+class PlannedRules(dict[int, PlannedRule]):
     """Places by number. Those of elements are made when they are asked for; only the others are listed."""
 
-    def __init__(self, known: Mapping[int, Place], size: int) -> None:
+    def __init__(self, known: Mapping[int, PlannedRule], size: int) -> None:
         super().__init__(known)
         self._size, self._segments = size, list[tuple[int, int, int]]()
         self._element = lru_cache(maxsize=MOST_ELEMENTS)(self._made)
-        self.calls: dict[int, Place] = {}
+        self.calls: dict[int, PlannedRule] = {}
         """What the log of one run has shown of the calls of its flows, of added steps, and of their undo steps."""
         first = 2 * size + 1
         for no in range(size):
@@ -348,8 +348,8 @@ class Places(dict[int, Place]):
                 self._segments.append((first, rule.growth.max, no))
                 first += 2 * rule.growth.max
 
-    def __missing__(self, no: int) -> Place:
-        found: Place | None = self.get(no)
+    def __missing__(self, no: int) -> PlannedRule:
+        found: PlannedRule | None = self.get(no)
         if found is None:
             raise KeyError(no)
         return found
@@ -362,12 +362,12 @@ class Places(dict[int, Place]):
                 return self.calls.get(no) or self._element(no, owner, no - first, width) or default
         return default
 
-    def _made(self, no: int, owner: int, offset: int, width: int) -> Place | None:
+    def _made(self, no: int, owner: int, offset: int, width: int) -> PlannedRule | None:
         return _element(self[owner], no, offset, width)
 
     def learn_call(
         self,
-        place: Place,
+        place: PlannedRule,
         rule: StepRule,
         needs: int = 0,
         dependents: tuple[tuple[int, frozenset[str]], ...] = (),
@@ -402,19 +402,19 @@ class Places(dict[int, Place]):
 class Names(dict[str, int]):
     """Numbers by name, those of elements included."""
 
-    def __init__(self, places: Places) -> None:
+    def __init__(self, places: PlannedRules) -> None:
         super().__init__({place.name: no for no, place in places.items()})
-        self._places = places
+        self._planned_rules = places
 
     def __missing__(self, name: str) -> int:
-        found = self._places.number(name)
+        found = self._planned_rules.number(name)
         if found is None:
             raise KeyError(name)
         return found
 
     def get(self, name: str, default: Any = None) -> Any:
         known = super().get(name)
-        found = self._places.number(name) if known is None else known
+        found = self._planned_rules.number(name) if known is None else known
         return default if found is None else found
 
 
@@ -426,14 +426,14 @@ def is_element_name(name: str | None) -> bool:
 _ELEMENT = re.compile(r"(undo:)?(.+)\[(0|[1-9][0-9]{0,6})\]")
 
 
-def _element(owner: Place, no: int, offset: int, width: int) -> Place | None:
+def _element(owner: PlannedRule, no: int, offset: int, width: int) -> PlannedRule | None:
     """The place of an element, or of its undo step."""
     rule, is_undo = owner.rule, offset >= width
     index = offset - width if is_undo else offset
     assert rule is not None
     if rule.is_flow or rule.is_then:
         name, phase = f"{'undo:' if is_undo else ''}{owner.name}[{index}]", "undo" if is_undo else "main"
-        return Place(no, name, phase, None, rule.retry, owner=owner.no, index=index)
+        return PlannedRule(no, name, phase, None, rule.retry, owner=owner.no, index=index)
     if rule.growth is not None and rule.growth.cases:
         rule = rule.growth.cases[index].step
     if is_undo:
@@ -451,7 +451,7 @@ class Contract(msgspec.Struct, frozen=True):
 
     document: Document
     digest: str
-    places: Places
+    places: PlannedRules
     numbers: Names
     size: int
 
@@ -460,7 +460,7 @@ class Contract(msgspec.Struct, frozen=True):
         rules = [place.rule for place in self.places.values() if place.rule is not None]
         if not any(rule.is_flow or rule.is_then for rule in rules):
             return self
-        places = Places(dict(self.places), self.size)
+        places = PlannedRules(dict(self.places), self.size)
         return msgspec.structs.replace(self, places=places, numbers=Names(places))
 
 
@@ -481,7 +481,7 @@ def read_contract(document: bytes) -> Contract | str:
     strangers = [edge.step for step in ordered for edge in step.depends_on if edge.step not in numbers]
     if strangers:
         return f"the definition names a step that it does not have: {strangers[0]!r}"
-    places = Places(_places(found, ordered, numbers), len(ordered))
+    places = PlannedRules(_planned_rules(found, ordered, numbers), len(ordered))
     return Contract(found, hashlib.sha256(document).hexdigest(), places, Names(places), len(ordered))
 
 
@@ -506,7 +506,7 @@ HOOKS_NEVER = HOLDS | OPERATED | {
 }  # fmt: skip
 
 
-def _places(document: Document, ordered: list[StepRule], numbers: dict[str, int]) -> dict[int, Place]:
+def _planned_rules(document: Document, ordered: list[StepRule], numbers: dict[str, int]) -> dict[int, PlannedRule]:
     size = len(ordered)
     dependents: list[list[tuple[int, frozenset[str]]]] = [[] for _ in ordered]
     for no, step in enumerate(ordered):
@@ -519,17 +519,19 @@ def _places(document: Document, ordered: list[StepRule], numbers: dict[str, int]
         if step.undo is not None and step.growth is None:
             places[size + no] = _hook(size + no, f"undo:{step.name}", step, step.undo)
     if document.rules:
-        places[2 * size] = Place(2 * size, "check:run", "check", None, HOOK_RETRY, is_checked=True, never=OPERATED)
+        places[2 * size] = PlannedRule(
+            2 * size, "check:run", "check", None, HOOK_RETRY, is_checked=True, never=OPERATED
+        )
     return places
 
 
-def _hook(no: int, name: str, step: StepRule, undo: HookRule, **of: Any) -> Place:
+def _hook(no: int, name: str, step: StepRule, undo: HookRule, **of: Any) -> PlannedRule:
     opens, never, is_held = "dependencies_met", HOOKS_NEVER, False
     if undo.executor.kind == CHILD:
         opens, never = "children_started", HOOKS_NEVER - {"children_started"} | {"dependencies_met", "claimed"}
     elif is_held := undo.on_exhausted in HOLDING:
         never = never - HOLDS - {"operator_failed", "operator_completed"}
-    return Place(no, name, "undo", step, undo.retry, opens_by=opens, never=never, is_held=is_held, **of)
+    return PlannedRule(no, name, "undo", step, undo.retry, opens_by=opens, never=never, is_held=is_held, **of)
 
 
 def _of_owners(step: StepRule) -> tuple[str, ...]:
@@ -538,7 +540,7 @@ def _of_owners(step: StepRule) -> tuple[str, ...]:
 
 def _main(
     no: int, step: StepRule, dependents: tuple[tuple[int, frozenset[str]], ...], rules: Mapping[str, str]
-) -> Place:
+) -> PlannedRule:
     opening, waits = "dependencies_met", None
     if step.growth is not None and step.owns:
         opening, waits = "children_started", step.growth.deadline
@@ -549,7 +551,7 @@ def _main(
         opening, waits = "children_started", None if child.detached else child.deadline
     is_held = step.on_exhausted in HOLDING
     sleep = step.wait if step.wait is not None and step.wait.sleeps else None
-    return Place(
+    return PlannedRule(
         no,
         step.name,
         "main",

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from stepkeep.conformance.contract import Contract, GrowthRule, Place
+from stepkeep.conformance.contract import Contract, GrowthRule, PlannedRule
 from stepkeep.conformance.line import Line
 from stepkeep.conformance.report import Code, quoted
 
@@ -18,7 +18,7 @@ Problem = tuple[Code, str]
 ENDED = frozenset({"succeeded", "failed", "skipped", "cancelled"})
 
 
-def is_cancelled_by_owner(line: Line, place: Place) -> bool:
+def is_cancelled_by_owner(line: Line, place: PlannedRule) -> bool:
     """Whether a cancelled element names its owner as the reason: then its owner stopped, and not its run."""
     return place.owner is not None and place.phase == "main" and line.of == place.name.rsplit("[", 1)[0]
 
@@ -71,7 +71,7 @@ class Elements:
         self.due: set[int] = set()
         """Owners that this entry must move on: one of their elements has settled."""
 
-    def is_tolerant(self, place: Place) -> bool:
+    def is_tolerant(self, place: PlannedRule) -> bool:
         """Whether the failure of this element is tolerated."""
         owner = self.owners.get(-1 if place.owner is None else place.owner)
         if owner is None:
@@ -80,7 +80,7 @@ class Elements:
         bears = bears or (owner.rule.kind == "then" and _may_be_skipped(place))
         return bears or self._contract.places[place.owner or 0].is_tolerant
 
-    def opened(self, place: Place, line: Line, asked: Mapping[str, Any]) -> Iterator[Problem]:
+    def opened(self, place: PlannedRule, line: Line, asked: Mapping[str, Any]) -> Iterator[Problem]:
         """The owner opened: its cause says how many elements it has."""
         assert place.rule is not None
         rule = place.rule.growth
@@ -104,7 +104,7 @@ class Elements:
                 owner.case = None
         self.due.add(place.no)
 
-    def plan(self, place: Place, line: Line) -> Iterator[Problem]:
+    def plan(self, place: PlannedRule, line: Line) -> Iterator[Problem]:
         """An element is planned."""
         owner = self.owners.get(-1 if place.owner is None else place.owner)
         if owner is None or place.index is None:
@@ -125,7 +125,7 @@ class Elements:
             yield Code.TIMER, f"it is planned at {line.at}, but the pause of its loop ends at {owner.goes_on_at}"
         owner.planned, owner.goes_on_at = owner.planned + 1, None
 
-    def ended(self, place: Place, line: Line) -> None:
+    def ended(self, place: PlannedRule, line: Line) -> None:
         """An element has settled."""
         number = -1 if place.owner is None else place.owner
         owner = self.owners.get(number)
@@ -145,7 +145,7 @@ class Elements:
             return owner.failed > 0
         return owner.failed > owner.tolerated and (owner.rule.early_stop or owner.settled == owner.count)
 
-    def cancels(self, place: Place, line: Line, *, leased: bool, grace_us: int) -> bool | str:
+    def cancels(self, place: PlannedRule, line: Line, *, leased: bool, grace_us: int) -> bool | str:
         """Whether its owner cancels this element; a text says why it cannot."""
         owner = self.owners.get(-1 if place.owner is None else place.owner)
         if owner is None:
@@ -159,12 +159,12 @@ class Elements:
             return f"it is fenced off before the grace period of its owner ends at {owner.stopped_at + grace_us}"
         return True
 
-    def is_stopping(self, place: Place) -> bool:
+    def is_stopping(self, place: PlannedRule) -> bool:
         """Whether the owner of this element only waits for those that workers hold."""
         owner = self.owners.get(-1 if place.owner is None else place.owner)
         return owner is not None and owner.stopped_at is not None
 
-    def owner_ends(self, place: Place, line: Line) -> Iterator[Problem]:
+    def owner_ends(self, place: PlannedRule, line: Line) -> Iterator[Problem]:
         """An owner succeeds, fails or runs out of time."""
         owner = self.owners.get(place.no)
         if owner is None:
@@ -202,6 +202,6 @@ class Elements:
         self.due.clear()
 
 
-def _may_be_skipped(place: Place) -> bool:
+def _may_be_skipped(place: PlannedRule) -> bool:
     """Whether the handler that added this step lets it fail."""
     return place.rule is not None and place.rule.on_failure == "skip"

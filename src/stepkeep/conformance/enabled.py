@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from stepkeep.conformance.contract import Contract, GateRule, Place, StepRule
+from stepkeep.conformance.contract import Contract, GateRule, PlannedRule, StepRule
 from stepkeep.conformance.elements import is_cancelled_by_owner
 from stepkeep.conformance.line import Line
 from stepkeep.conformance.policies import BLOCKING, Verdict, check_verdict, terms_of
@@ -31,7 +31,7 @@ class Hop(NamedTuple):
 
     line: Line
     step: Step
-    place: Place
+    place: PlannedRule
     contract: Contract
     asked: Mapping[str, Any]
     verdict: Verdict | None = None

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from stepkeep.conformance.chain import CONTINUE, digest_of_named, successor_id
-from stepkeep.conformance.contract import Contract, Place, StepRule
+from stepkeep.conformance.contract import Contract, PlannedRule, StepRule
 from stepkeep.conformance.line import Line
 from stepkeep.conformance.report import Code, quoted
 
@@ -61,12 +61,12 @@ class Flows:
         }
         self.due: set[int] = set()
 
-    def owner_of(self, place: Place) -> Flow | None:
+    def owner_of(self, place: PlannedRule) -> Flow | None:
         """The flow that made this call; None if it is no call."""
         return self.flows.get(-1 if place.owner is None or place.phase != "main" else place.owner)
 
     # -- the flow itself -----------------------------------------------------------------------------------------------
-    def moved(self, place: Place, line: Line, asked: Mapping[str, Any]) -> Iterator[Problem]:
+    def moved(self, place: PlannedRule, line: Line, asked: Mapping[str, Any]) -> Iterator[Problem]:
         """A hop of the flow's own step."""
         flow = self.flows.get(place.no)
         if flow is None or place.phase != "main":
@@ -83,14 +83,14 @@ class Flows:
         elif line.trigger.startswith("deadline_") and line.source == "awaiting_children":
             yield from self._late(flow, line)
 
-    def _suspended(self, place: Place, flow: Flow, line: Line, asked: Mapping[str, Any]) -> Iterator[Problem]:
+    def _suspended(self, place: PlannedRule, flow: Flow, line: Line, asked: Mapping[str, Any]) -> Iterator[Problem]:
         self._begin(place, flow, line)
         if line.due_at != flow.deadline:
             yield Code.TIMER, f"metadata.due_at is {line.due_at}, expected {flow.deadline}: the deadline of its calls"
         flow.recorded += len(calls_in(place.name, asked))
         self.due.add(place.no)
 
-    def _begin(self, place: Place, flow: Flow, line: Line) -> None:
+    def _begin(self, place: PlannedRule, flow: Flow, line: Line) -> None:
         """The first suspension begins the time of the calls."""
         rule = None if place.rule is None else place.rule.growth
         if rule is not None and rule.deadline is not None and flow.deadline is None:
@@ -101,7 +101,7 @@ class Flows:
             yield Code.TIMER, f"its deadline passes at {line.at}, but it is at {flow.deadline}"
 
     # -- its calls -----------------------------------------------------------------------------------------------------
-    def plan(self, place: Place, line: Line, asked: Mapping[str, Any]) -> Iterator[Problem]:
+    def plan(self, place: PlannedRule, line: Line, asked: Mapping[str, Any]) -> Iterator[Problem]:
         """A call is planned: its cause says what it is."""
         assert place.owner is not None
         flow, owner = self.flows[place.owner], self._contract.places[place.owner]
@@ -120,7 +120,7 @@ class Flows:
             yield from self._continues(place, flow, told[at], rule)
         flow.planned += 1
 
-    def _continues(self, place: Place, flow: Flow, call: Mapping[str, Any], rule: StepRule) -> Iterator[Problem]:
+    def _continues(self, place: PlannedRule, flow: Flow, call: Mapping[str, Any], rule: StepRule) -> Iterator[Problem]:
         """A call by which the flow continues as new is its last one, and starts the workflow of its own run."""
         if flow.continues is not None:
             yield Code.CHAIN, "it is planned, but the flow has continued as new, which ends it"
@@ -137,7 +137,7 @@ class Flows:
         elif not rule.child.detached:
             yield Code.CHAIN, "the flow continues as new, and would wait for its successor"
 
-    def called(self, place: Place, line: Line) -> Iterator[Problem]:
+    def called(self, place: PlannedRule, line: Line) -> Iterator[Problem]:
         """A hop of a call. That of a successor has an id which follows from the run, the call and its entry."""
         flow = self.owner_of(place)
         if flow is None or flow.continues is None or place.index != flow.continues:
@@ -151,7 +151,7 @@ class Flows:
             said = f"metadata.digest is {line.digest}, which is not that of run {flow.successor}"
             yield Code.CHAIN, f"{said}: the id of a successor follows from the run and the call"
 
-    def ended(self, place: Place, states: Mapping[int, Any]) -> None:
+    def ended(self, place: PlannedRule, states: Mapping[int, Any]) -> None:
         """A call has settled."""
         flow = self.owner_of(place)
         if flow is not None and place.owner is not None:
@@ -160,7 +160,7 @@ class Flows:
             flow.must_go_on = owner is not None and owner.state == "awaiting_children"
             self.due.add(place.owner)
 
-    def cancels(self, place: Place, line: Line, owner_state: str) -> bool:
+    def cancels(self, place: PlannedRule, line: Line, owner_state: str) -> bool:
         """Whether a call is cancelled because its flow ran out of time, or has ended."""
         flow = self.owner_of(place)
         if flow is None:

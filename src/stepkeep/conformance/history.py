@@ -128,7 +128,7 @@ class RunHistory(History):
         elif line.event == "slot_granted":
             self.awaits_slot = False
         if self.reenactment is not None:
-            self.reenactment.hear(line, say)
+            self.reenactment.consume(line, say)
         if line.about != "step":
             super().follow(line, say)
             if line.about == "run" and not self.partial:

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from stepkeep.conformance.contract import GateRule, Place
+from stepkeep.conformance.contract import GateRule, PlannedRule
 from stepkeep.conformance.line import Line
 from stepkeep.conformance.report import Code, quoted
 from stepkeep.conformance.steps import Step
@@ -73,7 +73,7 @@ def check_pin(detail: Mapping[str, Any], pinned: object) -> Iterator[Problem]:
             yield Code.POLICY, f"{said}, but the run is pinned to revision {quoted(pinned)}"
 
 
-def check_verdict(line: Line, step: Step, place: Place, verdict: Verdict | None) -> Iterator[Problem]:
+def check_verdict(line: Line, step: Step, place: PlannedRule, verdict: Verdict | None) -> Iterator[Problem]:
     """Every contradiction between a hop and the verdict before it."""
     if line.trigger in SIGNALS and verdict is not None:
         yield from _accepted(step, place, verdict)
@@ -93,7 +93,7 @@ def check_verdict(line: Line, step: Step, place: Place, verdict: Verdict | None)
         yield Code.POLICY, f"trigger is {quoted(line.trigger)}, expected {' or '.join(expected)}: {said}"
 
 
-def _accepted(step: Step, place: Place, verdict: Verdict) -> Iterator[Problem]:
+def _accepted(step: Step, place: PlannedRule, verdict: Verdict) -> Iterator[Problem]:
     """Journals of earlier versions have no verdict on a completion."""
     yield from _rule(place, verdict)
     rule, effect = verdict.get("rule"), verdict.get("effect")
@@ -103,7 +103,7 @@ def _accepted(step: Step, place: Place, verdict: Verdict) -> Iterator[Problem]:
         yield Code.POLICY, f"its completion is accepted, but the policy says {quoted(effect)} (rule {quoted(rule)})"
 
 
-def _unjudged(line: Line, place: Place) -> Iterator[Problem]:
+def _unjudged(line: Line, place: PlannedRule) -> Iterator[Problem]:
     if line.trigger in DENIALS:
         yield Code.POLICY, "it is denied, but no verdict of a policy is on record"
     elif line.trigger == "held" and (place.opens_by != "held" or line.source != "pending"):
@@ -113,7 +113,7 @@ def _unjudged(line: Line, place: Place) -> Iterator[Problem]:
         yield Code.POLICY, "its definition has rules about it, but no verdict is on record"
 
 
-def _rule(place: Place, verdict: Verdict) -> Iterator[Problem]:
+def _rule(place: PlannedRule, verdict: Verdict) -> Iterator[Problem]:
     effect, rule, by = verdict["effect"], verdict.get("rule"), verdict.get("by")
     if rule is None:
         if effect != "allow":
@@ -145,7 +145,7 @@ def _is_spent(verdict: Verdict) -> bool:
     return are_numbers and spent >= limit  # type: ignore[operator]
 
 
-def _expected(line: Line, step: Step, place: Place, verdict: Verdict) -> tuple[str, ...]:
+def _expected(line: Line, step: Step, place: PlannedRule, verdict: Verdict) -> tuple[str, ...]:
     effect = verdict["effect"]
     onward = ("retry_due",) if line.source == "retrying" else (place.opens_by,)
     if effect == "deny":

@@ -18,7 +18,7 @@ from stepkeep.conformance.added import Additions
 from stepkeep.conformance.adoption import ADOPTING, Adoption
 from stepkeep.conformance.ballots import People
 from stepkeep.conformance.checkpoints import RECORDED, check_checkpoint
-from stepkeep.conformance.contract import Contract, Place, WaitRule, is_element_name
+from stepkeep.conformance.contract import Contract, PlannedRule, WaitRule, is_element_name
 from stepkeep.conformance.details import check_detail
 from stepkeep.conformance.elements import Elements
 from stepkeep.conformance.enabled import JOURNAL_FORMAT, Hop, check_enabled, wrong_field
@@ -164,7 +164,7 @@ class Reenactment:
         self._cause: tuple[object, ...] = ()
 
     # -- causes ------------------------------------------------------------------------------------------------------
-    def hear(self, line: Line, say: Say) -> None:
+    def consume(self, line: Line, say: Say) -> None:
         """Read the cause of a line: its detail belongs to every hop that it leads to."""
         if (line.seq, line.by) == self._cause:
             return
@@ -315,7 +315,7 @@ class Reenactment:
             say(Code.DEFINITION, f"{step.title} has number {line.no}, where the definition has {known}")
             return
 
-        def tell(code: Code, said: str) -> None:
+        def flag(code: Code, said: str) -> None:
             say(code, f"{step.title}: {said}")
 
         if self.must_stop is not None:
@@ -335,9 +335,9 @@ class Reenactment:
         kept = self.adoption.deadlines.get(place.name)
         hop = Hop(line, step, place, self.contract, self.asked, verdict, run_state == "stopping", kept, self.format)
         for problem in check_enabled(hop):
-            tell(*problem)
+            flag(*problem)
         if line.trigger == "planned":
-            self._plan(place, line, tell)
+            self._plan(place, line, flag)
         elif line.trigger in ADOPTING:
             self.planned += place.owner is None
             if place.owner is not None and (rule := rule_of(self.adoption.call_of(line.step))) is not None:
@@ -345,27 +345,27 @@ class Reenactment:
             for problem in self.adoption.take(
                 line, has_elements=place.rule is not None and place.rule.growth is not None
             ):
-                tell(*problem)
+                flag(*problem)
         elif line.trigger in OPENINGS and line.source not in ("retrying", "running", "ready"):
-            self._open(place, line, tell)
+            self._open(place, line, flag)
         elif line.trigger == "dependency_unmet":
-            self._skip(place, line, tell)
+            self._skip(place, line, flag)
         elif line.trigger in ("message_arrived", "wait_satisfied"):
-            self._consume(step, place, line, tell)
+            self._consume(step, place, line, flag)
         elif line.trigger == "cancelled":
-            self._cancel(place, step, line, run_state, tell)
+            self._cancel(place, step, line, run_state, flag)
         elif line.trigger in ("failed", "failed_tolerated"):
-            self._fail(place, line, run_state, tell)
+            self._fail(place, line, run_state, flag)
         for problem in self._grow(place, line):
-            tell(*problem)
+            flag(*problem)
         for problem in self.people.check(step, place, line, self.asked, self.steps):
-            tell(*problem)
+            flag(*problem)
         for problem in self.resources.follow(place, line, self.asked):
-            tell(*problem)
+            flag(*problem)
         self._follow_gate(step, place, line)
         self._remember(step, place, line, run_state)
 
-    def _follow_gate(self, step: Step, place: Place, line: Line) -> None:
+    def _follow_gate(self, step: Step, place: PlannedRule, line: Line) -> None:
         gate = step.terms or place.gate
         if gate is None:
             return
@@ -380,17 +380,17 @@ class Reenactment:
             deadline = gate.levels[step.level].deadline
             step.gate_due_at = None if deadline is None else line.at + deadline
 
-    def place(self, no: int) -> Place | None:
+    def place(self, no: int) -> PlannedRule | None:
         """The place of a step; whether the failure of an element is tolerated depends on those before it, and on its
         owner: one that was cancelled with its run tolerates nothing more."""
-        place: Place | None = self.contract.places.get(no)
+        place: PlannedRule | None = self.contract.places.get(no)
         if place is None or place.owner is None or place.phase != "main":
             return place
         is_call = self.flows.owner_of(place) is not None
         bears = self._state(place.owner) not in ENDED and (is_call or self.elements.is_tolerant(place))
         return replace(place, is_tolerant=bears)
 
-    def _grow(self, place: Place, line: Line) -> Iterator[tuple[Code, str]]:
+    def _grow(self, place: PlannedRule, line: Line) -> Iterator[tuple[Code, str]]:
         """What a hop of an owner says about its elements."""
         yield from self.flows.moved(place, line, self.verdicts)
         yield from self.flows.called(place, line)
@@ -401,18 +401,18 @@ class Reenactment:
         elif line.source == "awaiting_children":
             yield from self.elements.owner_ends(place, line) if line.trigger != "cancelled" else ()
 
-    def _plan(self, place: Place, line: Line, tell: Say) -> None:
+    def _plan(self, place: PlannedRule, line: Line, flag: Say) -> None:
         if self.flows.owner_of(place) is not None:
             for problem in self.flows.plan(place, line, self.verdicts):
-                tell(*problem)
+                flag(*problem)
             self.to_open[place.no] = place.owner
         elif place.owner is not None and place.phase == "main":
             for problem in self.elements.plan(place, line):
-                tell(*problem)
+                flag(*problem)
             needs = 0
             if self.additions.are_of(place):
                 for problem in self.additions.plan(place, self.verdicts):
-                    tell(*problem)
+                    flag(*problem)
                 needs = self.unmet[place.no] = self.contract.places[place.no].needs
             if not needs:
                 self.to_open[place.no] = place.owner
@@ -421,64 +421,64 @@ class Reenactment:
         elif place.phase == "check":
             self.to_open[place.no] = None
         elif place.no not in self.hooks:
-            tell(Code.UNDO, "it is planned, but the definition and the steps so far leave nothing to undo by it")
+            flag(Code.UNDO, "it is planned, but the definition and the steps so far leave nothing to undo by it")
 
-    def _open(self, place: Place, line: Line, tell: Say) -> None:
+    def _open(self, place: PlannedRule, line: Line, flag: Say) -> None:
         if place.no not in self.to_open:
-            tell(Code.DEPENDENCY, f"it is {quoted(line.trigger)} before the steps it depends on allow that")
+            flag(Code.DEPENDENCY, f"it is {quoted(line.trigger)} before the steps it depends on allow that")
             return
         wanted = self.to_open.pop(place.no)
         expected = "slot_granted" if self.is_granted else "run_started"
         if wanted is None and place.phase == "main" and line.event != expected:
-            tell(Code.CAUSE, wrong_field("event", line.event, expected, "it depends on no step"))
-        self._check_opener(line, wanted, tell)
+            flag(Code.CAUSE, wrong_field("event", line.event, expected, "it depends on no step"))
+        self._check_opener(line, wanted, flag)
 
-    def _skip(self, place: Place, line: Line, tell: Say) -> None:
+    def _skip(self, place: PlannedRule, line: Line, flag: Say) -> None:
         if place.no not in self.to_skip:
-            tell(Code.DEPENDENCY, "it is skipped, but no step it depends on makes that necessary")
+            flag(Code.DEPENDENCY, "it is skipped, but no step it depends on makes that necessary")
             return
-        self._check_opener(line, self.to_skip.pop(place.no), tell)
+        self._check_opener(line, self.to_skip.pop(place.no), flag)
 
-    def _check_opener(self, line: Line, wanted: int | None, tell: Say) -> None:
+    def _check_opener(self, line: Line, wanted: int | None, flag: Say) -> None:
         """What the end of a step leads to happens in its entry and has its cause."""
-        self._check_of(line, wanted, tell)
+        self._check_of(line, wanted, flag)
         step = None if wanted is None else self.steps.get(wanted)
         cause = line.seq, line.event, line.actor
         if step is not None and step.ended_by not in (None, cause):
             said = f"it has another entry, event or actor than the end of {quoted(step.name)}"
-            tell(Code.CAUSE, f"{said}, which led to it")
+            flag(Code.CAUSE, f"{said}, which led to it")
 
-    def _check_of(self, line: Line, wanted: int | None, tell: Say) -> None:
+    def _check_of(self, line: Line, wanted: int | None, flag: Say) -> None:
         expected = None if wanted is None else self._name(wanted)
         if line.of != expected:
-            tell(Code.DEPENDENCY, wrong_field("of", line.of, expected, "that is the step that leads to it"))
+            flag(Code.DEPENDENCY, wrong_field("of", line.of, expected, "that is the step that leads to it"))
 
-    def _consume(self, step: Step, place: Place, line: Line, tell: Say) -> None:
+    def _consume(self, step: Step, place: PlannedRule, line: Line, flag: Say) -> None:
         wait = place.rule.wait if place.rule else None
         name = wait.event if wait is not None else step.waits_for
         told = self.asked.get("name", name) if line.event == "message_arrived" else name
         if name is not None and told != name and step.moved_in not in (None, line.seq):
             # A wait that opens takes a message that came before: the entry is about what opened it.
-            tell(Code.CAUSE, wrong_field("detail.name", told, name, "its wait ends by that message"))
+            flag(Code.CAUSE, wrong_field("detail.name", told, name, "its wait ends by that message"))
         if name is None:
             return
         needed = step.count if wait is None else wait.count or 1
         if not self.arrived[name]:
-            tell(Code.CAUSE, f"its wait ends by a message {quoted(name)}, but every such message was consumed before")
+            flag(Code.CAUSE, f"its wait ends by a message {quoted(name)}, but every such message was consumed before")
         elif self.arrived[name] < needed:
             said = f"its wait ends after {self.arrived[name]} messages {quoted(name)}"
-            tell(Code.CAUSE, f"{said}, and the definition says that it takes {needed}")
+            flag(Code.CAUSE, f"{said}, and the definition says that it takes {needed}")
         self.arrived[name] = max(0, self.arrived[name] - needed)
 
-    def _fail(self, place: Place, line: Line, run_state: str, tell: Say) -> None:
+    def _fail(self, place: PlannedRule, line: Line, run_state: str, flag: Say) -> None:
         """A step that holds when no attempt is left fails only in a stopping run, or as its handler says."""
         goes_on = run_state != "stopping"
         # A wait that is impossible, as each is in an undo, is a failure without another attempt.
         is_final = self.asked.get("final") is True or "waits_for" in self.asked
         if place.is_held and line.source == "running" and goes_on and not is_final:
-            tell(Code.POLICY, "it fails, but the definition says that it holds when no attempt is left")
+            flag(Code.POLICY, "it fails, but the definition says that it holds when no attempt is left")
 
-    def _is_cancelled_by_owner(self, place: Place, step: Step, line: Line, run_state: str, tell: Say) -> bool:
+    def _is_cancelled_by_owner(self, place: PlannedRule, step: Step, line: Line, run_state: str, flag: Say) -> bool:
         """Whether an element is cancelled because its owner stops, and not its run."""
         if place.owner is None or place.phase != "main" or run_state in ("stopping", "compensating"):
             return False
@@ -493,40 +493,40 @@ class Reenactment:
         # A child run of an element is in flight like an attempt.
         has_child = place.awaits_child and line.source == "awaiting_children"
         if has_child and line.event not in ("child_ended", "time_came"):
-            tell(Code.CAUSE, wrong_field("event", line.event, "child_ended or time_came", "its child is in flight"))
+            flag(Code.CAUSE, wrong_field("event", line.event, "child_ended or time_came", "its child is in flight"))
         found = self.elements.cancels(place, line, leased=step.leased or has_child, grace_us=grace)
         if isinstance(found, str):
-            tell(Code.TIMER, found)
+            flag(Code.TIMER, found)
         if found:
             self.to_open.pop(place.no, None)
         return bool(found)
 
-    def _cancel(self, place: Place, step: Step, line: Line, run_state: str, tell: Say) -> None:
-        if self._is_cancelled_by_owner(place, step, line, run_state, tell):
+    def _cancel(self, place: PlannedRule, step: Step, line: Line, run_state: str, flag: Say) -> None:
+        if self._is_cancelled_by_owner(place, step, line, run_state, flag):
             return
         # A stop cancels nothing that is in flight; the end of a child may come in the same entry.
         in_flight = step.leased or (line.source == "awaiting_children" and place.awaits_child)
         now_stopping = self.stopped_in == line.seq and not in_flight
         if now_stopping:
-            self._check_together(line, self.stopped_by, tell)
-        self._check_of(line, self.blamed if now_stopping or run_state == "compensating" else None, tell)
+            self._check_together(line, self.stopped_by, flag)
+        self._check_of(line, self.blamed if now_stopping or run_state == "compensating" else None, flag)
         if run_state == "compensating":
             if self.contract.document.hook_failure != "stop" or not self.has_hook_failed or place.phase != "undo":
-                tell(Code.POLICY, "it is cancelled during a rollback that the definition does not stop")
+                flag(Code.POLICY, "it is cancelled during a rollback that the definition does not stop")
         elif run_state == "stopping":
             is_early = self._in_grace(line) and not self._ends_at_once(line) and not self._lost(step, line)
             if line.event == "time_came" and step.leased and is_early:
-                tell(Code.TIMER, f"it is fenced off before its grace period ends at {self._grace_end()}")
+                flag(Code.TIMER, f"it is fenced off before its grace period ends at {self._grace_end()}")
         else:
             if self.cancelled_by[0] == line.seq:
-                self._check_together(line, self.cancelled_by, tell)
+                self._check_together(line, self.cancelled_by, flag)
             self.must_cancel, self.cancelled_by = True, (line.seq, line.event, line.actor)
 
-    def _check_together(self, line: Line, cause: tuple[int, str, str], tell: Say) -> None:
+    def _check_together(self, line: Line, cause: tuple[int, str, str], flag: Say) -> None:
         """What one cause leads to in one entry has its event and its actor."""
         if (line.seq, line.event, line.actor) != cause:
             found, expected = f"{line.event} by {line.actor}", f"{cause[1]} by {cause[2]}"
-            tell(Code.CAUSE, wrong_field("event and actor", found, expected, "that cancels its steps"))
+            flag(Code.CAUSE, wrong_field("event and actor", found, expected, "that cancels its steps"))
 
     def _lost(self, step: Step, line: Line) -> bool:
         return not step.is_timer_known or (step.due_at is not None and line.at > step.due_at)
@@ -543,7 +543,7 @@ class Reenactment:
         return (self.stopped_at or 0) + self.contract.document.grace
 
     # -- what a hop makes necessary ----------------------------------------------------------------------------------
-    def _remember(self, step: Step, place: Place, line: Line, run_state: str) -> None:
+    def _remember(self, step: Step, place: PlannedRule, line: Line, run_state: str) -> None:
         if step.losses is not None:
             step.losses += line.trigger == "lease_lost"
         if ends_attempt(line.trigger, line.target) and step.began_at == 0 and step.is_claim_known:
@@ -588,7 +588,7 @@ class Reenactment:
         if line.trigger in RULED_OUT or line.digest is not None or step.is_unsure is not None:
             step.is_unsure = True
 
-    def _hook_ended(self, place: Place, line: Line) -> None:
+    def _hook_ended(self, place: PlannedRule, line: Line) -> None:
         failed = line.target != "succeeded"
         self.is_partial |= failed
         self.has_hook_failed |= failed
@@ -600,7 +600,7 @@ class Reenactment:
         if self.hooks:
             self.to_open[self.hooks[0]] = place.no
 
-    def _main_ended(self, place: Place, step: Step, line: Line, run_state: str) -> None:
+    def _main_ended(self, place: PlannedRule, step: Step, line: Line, run_state: str) -> None:
         if place.owner is not None:
             self.flows.ended(place, self.steps)
             self.elements.ended(place, line)
@@ -621,7 +621,7 @@ class Reenactment:
             self._blame(line.category, line.error)
         self._tell_dependents(place, step, line.target, line.at)
 
-    def _tell_dependents(self, place: Place, step: Step, ended: str, at: int) -> None:
+    def _tell_dependents(self, place: PlannedRule, step: Step, ended: str, at: int) -> None:
         for no, allow in place.dependents:
             if self._state(no) != "pending" or no in self.to_skip or no in self.to_open:
                 continue

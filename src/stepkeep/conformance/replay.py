@@ -80,7 +80,7 @@ def replay_lines(
             ledger.damage()
         else:
             if sealed:
-                spanning.hear(reading.line, say)
+                spanning.consume(reading.line, say)
             if ledger.take(reading.line, say):
                 del ledgers[owner]
                 closed.add(owner)
@@ -109,14 +109,14 @@ class Spanning:
         self._oath = Oath(self._invariants)
         self._owners: set[str] = set()
 
-    def hear(self, line: DialectLine, say: Say) -> None:
+    def consume(self, line: DialectLine, say: Say) -> None:
         if not self._invariants:
             return
         self._owners.add(line.owner[0])
         self._ordered = self._ordered and line.at >= self._at
         self._at = line.at
         if self._ordered and line.raw["metadata"].get("written_in") == self._name:
-            self._oath.hear(line.raw, say)
+            self._oath.consume(line.raw, say)
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -276,7 +276,7 @@ class Ledger:
             say(Code.CONTRADICTION, f"metadata.written_in was {quoted(self._written_in)} before")
         self._written_in = written_in
         if written_in == self._judged.name and not self._lost:
-            self._oath.hear(told, say)
+            self._oath.consume(told, say)
 
 
 class Oath:
@@ -288,7 +288,7 @@ class Oath:
             (one, one.check(self._teller(one))) for one in invariants
         ]
 
-    def hear(self, line: Line, say: Say) -> None:
+    def consume(self, line: Line, say: Say) -> None:
         self._say = say
         for invariant, check in self._checkers:
             try:
@@ -297,10 +297,10 @@ class Oath:
                 self._teller(invariant)(f"cannot be judged by this line: {quoted(str(error))}")
 
     def _teller(self, invariant: Invariant) -> Callable[[str], None]:
-        def tell(message: str) -> None:
+        def flag(message: str) -> None:
             self._say(Code.INVARIANT, f"{invariant.name} ({invariant.cites}): {message}")
 
-        return tell
+        return flag
 
 
 class Arrows:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from stepkeep.conformance.contract import Place
+from stepkeep.conformance.contract import PlannedRule
 from stepkeep.conformance.line import Line
 from stepkeep.conformance.report import Code
 from stepkeep.conformance.schema import text
@@ -46,7 +46,7 @@ class Resources:
     def __init__(self) -> None:
         self._held: dict[int, Mapping[str, Any]] = {}
 
-    def follow(self, place: Place, line: Line, asked: Mapping[str, Any]) -> Iterator[tuple[Code, str]]:
+    def follow(self, place: PlannedRule, line: Line, asked: Mapping[str, Any]) -> Iterator[tuple[Code, str]]:
         """Every problem of this hop."""
         if line.trigger != "claimed":
             # A lease that is lost while rules are to run leaves the step in its state.
@@ -64,7 +64,7 @@ class Resources:
             self._held[place.no] = needed
             yield from self._conflicts(place)
 
-    def _conflicts(self, place: Place) -> Iterator[tuple[Code, str]]:
+    def _conflicts(self, place: PlannedRule) -> Iterator[tuple[Code, str]]:
         for name, amount in self._held[place.no].items():
             others = {no: held[name] for no, held in self._held.items() if no != place.no and name in held}
             if others and "exclusive" in (amount, *others.values()):

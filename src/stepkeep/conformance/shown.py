@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from stepkeep.conformance.adoption import ADOPTING, Adoption
 from stepkeep.conformance.arrows import REFERENCE, RUN, STEP
-from stepkeep.conformance.contract import Contract, Place
+from stepkeep.conformance.contract import Contract, PlannedRule
 from stepkeep.conformance.details import check_detail
 from stepkeep.conformance.dialect_line import DialectLine
 from stepkeep.conformance.elements import is_cancelled_by_owner
@@ -339,7 +339,7 @@ class ShownRun:
 
     # -- steps -------------------------------------------------------------------------------------------------------
     def _step(self, told: DialectLine, line: Line, said: Mapping[str, Any], say: Say) -> None:
-        place: Place | None = self.contract.places.get(line.no)
+        place: PlannedRule | None = self.contract.places.get(line.no)
         if place is None or place.name != line.step:
             known = "no step" if place is None else f"step {quoted(place.name)}"
             say(Code.DEFINITION, f"step {quoted(line.step)} has number {line.no}, where the definition has {known}")
@@ -366,7 +366,7 @@ class ShownRun:
         self._check_ground(step, line, place, said, say)
         self._remember(step, ways, told, line, place)
 
-    def _find(self, step: Known, place: Place, told: DialectLine, line: Line) -> frozenset[Way]:
+    def _find(self, step: Known, place: PlannedRule, told: DialectLine, line: Line) -> frozenset[Way]:
         claims = (line.fence or 0) - step.fence - (line.trigger == "claimed")
         retries = 0 if line.attempt is None else line.attempt - step.attempt
         held = any(at.is_held for at in step.places) - (line.took is not None or line.trigger == "completed")
@@ -387,7 +387,9 @@ class ShownRun:
             found = frozenset(way for way in found if way.source.state != "validating")
         return found
 
-    def _impossible(self, step: Known, ways: frozenset[Way], line: Line, place: Place) -> tuple[tuple[Code, str], ...]:
+    def _impossible(
+        self, step: Known, ways: frozenset[Way], line: Line, place: PlannedRule
+    ) -> tuple[tuple[Code, str], ...]:
         """Why no way to this hop is enabled; nothing if one of them is."""
         if place.rule is None and place.owner is not None:
             return ()  # what a flow called, or a handler added, is in the canonical log
@@ -400,7 +402,7 @@ class ShownRun:
                 return ()
         return found
 
-    def _hop(self, step: Known, way: Way, line: Line, place: Place) -> Hop:
+    def _hop(self, step: Known, way: Way, line: Line, place: PlannedRule) -> Hop:
         past = Step(place.no, place.name, place.phase)
         past.forget()
         past.forget_claim()
@@ -420,7 +422,9 @@ class ShownRun:
         kept = self._adoption.deadlines.get(place.name)
         return Hop(hop, past, place, self.contract, self._asked, verdict, None, kept, self._format)
 
-    def _check_fields(self, told: DialectLine, line: Line, place: Place, said: Mapping[str, Any], say: Say) -> None:
+    def _check_fields(
+        self, told: DialectLine, line: Line, place: PlannedRule, said: Mapping[str, Any], say: Say
+    ) -> None:
         target = TARGETS.get(line.trigger, "")
         is_retried = target == "retrying" and (line.trigger != "lease_lost" or place.retry.counts_losses)
         expected: dict[str, Any] = {
@@ -494,7 +498,7 @@ class ShownRun:
             said = f"it is decided at {line.at}, but its deadline was at {max(ended) + gate.deadline}"
             say(Code.TIMER, f"step {quoted(place.name)}: {said}")
 
-    def _check_order(self, place: Place, line: Line, say: Say) -> None:
+    def _check_order(self, place: PlannedRule, line: Line, say: Say) -> None:
         """A step begins after those that it depends on, and a hook after the step that it undoes."""
         if line.trigger in UNEVALUATED or place.rule is None:
             return
@@ -510,7 +514,7 @@ class ShownRun:
                 said = f"{quoted(line.trigger)} at {line.at}, but the timeout of the run ended at {limit}"
                 say(Code.TIMER, f"{name}: {said}")
 
-    def _check_of(self, ways: frozenset[Way], line: Line, place: Place, say: Say) -> None:
+    def _check_of(self, ways: frozenset[Way], line: Line, place: PlannedRule, say: Say) -> None:
         """A step opens by the last of those that it depends on, and in the entry in which that ended."""
         if place.owner is not None or place.phase != "main" or place.rule is None or not ways:
             return
@@ -543,7 +547,7 @@ class ShownRun:
         timeout = self.contract.document.timeout
         return None if timeout is None or self._began_at is None else self._began_at + timeout
 
-    def _check_ground(self, step: Known, line: Line, place: Place, said: Mapping[str, Any], say: Say) -> None:
+    def _check_ground(self, step: Known, line: Line, place: PlannedRule, said: Mapping[str, Any], say: Say) -> None:
         allowed = tuple(_grounds(line, place))
         if line.trigger == "claimed" and step.is_lost and line.fence == step.fence + 1:
             allowed = ("reclaimed",)
@@ -552,7 +556,7 @@ class ShownRun:
             found = wrong_field("ground", said.get("ground"), expected, "that is why it happened")
             say(Code.CAUSE, f"step {quoted(line.step)}: {found}")
 
-    def _remember(self, step: Known, ways: frozenset[Way], told: DialectLine, line: Line, place: Place) -> None:
+    def _remember(self, step: Known, ways: frozenset[Way], told: DialectLine, line: Line, place: PlannedRule) -> None:
         if ways:
             step.places = frozenset(way.target for way in ways)
         else:
@@ -757,7 +761,7 @@ class ShownRun:
             say(Code.DEFINITION, f"steps are missing: {said_so}")
 
 
-def _grounds(line: Line, place: Place) -> Iterator[str | None]:
+def _grounds(line: Line, place: PlannedRule) -> Iterator[str | None]:
     """The grounds that the line of a step may have; None stands for no ground besides its trigger."""
     if line.trigger == "failed" and place.rule is None and place.owner is not None:
         yield from STEP_GROUNDS["failed"]  # its limit is in the canonical log
@@ -779,13 +783,13 @@ def _grounds(line: Line, place: Place) -> Iterator[str | None]:
         yield None
 
 
-def is_final(place: Place, judged: Judged) -> bool:
+def is_final(place: PlannedRule, judged: Judged) -> bool:
     """Whether the dialect tells this step in the state of the run."""
     executor = None if place.rule is None or place.phase != "main" else place.rule.executor
     return executor is not None and executor.kind == "python" and executor.name in judged.final
 
 
-def facts_of(place: Place) -> dict[str, Any]:
+def facts_of(place: PlannedRule) -> dict[str, Any]:
     """What the first line of a step says of it, by the definition."""
     rule = place.rule
     assert rule is not None

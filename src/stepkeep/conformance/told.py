@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from stepkeep.conformance.contract import Contract, Place
+from stepkeep.conformance.contract import Contract, PlannedRule
 from stepkeep.conformance.history import PHASES
 from stepkeep.conformance.report import Code, Finding, quoted
 from stepkeep.conformance.schema import HEAD
@@ -55,7 +55,7 @@ class Telling:
             return
         if kind == "run":
             self._state = line["to_state"]
-        place = self._place(said)
+        place = self._rule(said)
         if (digest := said.get("digest")) is not None:
             self._untold[said["no"]] = digest
         for shown in self._projection.feed(self._seen(kind, line, place)):
@@ -63,14 +63,14 @@ class Telling:
         if line["trigger"] in GATES:
             self._untold.pop(said["no"], None)
 
-    def _place(self, said: Doc) -> Place | None:
+    def _rule(self, said: Doc) -> PlannedRule | None:
         if self._contract is None:
             return None
         name = said.get("step") or said.get("of")
         no = said.get("no", self._contract.numbers.get(str(name)))
         return None if no is None else self._contract.places.get(no)
 
-    def _seen(self, kind: str, line: Doc, place: Place | None) -> Seen:
+    def _seen(self, kind: str, line: Doc, place: PlannedRule | None) -> Seen:
         said = line["metadata"]
         name = said.get("step") or line["entity_id"]
         phase = "main"
@@ -91,7 +91,7 @@ class Telling:
         )
         return Seen(kind, name, line["from_state"], line["trigger"], line["to_state"], phase, fact)
 
-    def _line(self, line: Doc, shown: Shown, place: Place | None, by: tuple[Any, Any]) -> dict[str, Any]:
+    def _line(self, line: Doc, shown: Shown, place: PlannedRule | None, by: tuple[Any, Any]) -> dict[str, Any]:
         said, of_step = line["metadata"], shown.kind in ("step", "undo")
         told: dict[str, Any] = {name: said.get(name) for name in ("tenant", "run_id", "correlation_id", "seq", "at")}
         told |= {name: said.get(name) for name in ("hop", "event", "actor", "category", "error")}
@@ -121,7 +121,7 @@ class Telling:
             "metadata": {name: value for name, value in told.items() if value is not None},
         }
 
-    def _of_step(self, line: Doc, shown: Shown, place: Place | None) -> dict[str, Any]:
+    def _of_step(self, line: Doc, shown: Shown, place: PlannedRule | None) -> dict[str, Any]:
         said = line["metadata"]
         known = place is not None and place.rule is not None
         is_free = line["trigger"] == "lease_lost" and place is not None and not place.retry.counts_losses

@@ -71,7 +71,7 @@ def judge_tree(
     findings: list[Finding] = []
     budgets = _Budgets(runs, spending or {})
     for one in runs:
-        told = _Told(one.run, logs[one.run])
+        told = _ChildEnding(one.run, logs[one.run])
         wrong = [*_contradictions(one, told, logs.get(one.parent, ()), logs), *budgets.wrong(one.run, logs[one.run])]
         findings += [Finding(1, Code.CHILD, one.run, said) for said in wrong]
     return TreeVerdict(runs=tuple(runs), compared=len(runs), missing=tuple(sorted(missing)), findings=tuple(findings))
@@ -123,7 +123,7 @@ class _Budgets:
         return float(len(costs)) if name == "attempts" else sum(cost.get(name, 0.0) for cost in costs)
 
 
-class _Told:
+class _ChildEnding:
     """What the journal of a child says about itself."""
 
     def __init__(self, run: str, lines: Sequence[Doc]) -> None:
@@ -139,7 +139,7 @@ class _Told:
 
 
 def _contradictions(
-    one: TreeRun, told: _Told, parent: Sequence[Doc], logs: Mapping[str, Sequence[Doc]]
+    one: TreeRun, told: _ChildEnding, parent: Sequence[Doc], logs: Mapping[str, Sequence[Doc]]
 ) -> Iterator[str]:
     if told.actor != f"parent:{one.parent}":
         yield f"its journal says that {quoted(told.actor)} created it, and it is a child of run {one.parent}"
@@ -158,7 +158,9 @@ def _contradictions(
         yield from _rollback(one, told, parent, logs)
 
 
-def _rollback(one: TreeRun, told: _Told, parent: Sequence[Doc], logs: Mapping[str, Sequence[Doc]]) -> Iterator[str]:
+def _rollback(
+    one: TreeRun, told: _ChildEnding, parent: Sequence[Doc], logs: Mapping[str, Sequence[Doc]]
+) -> Iterator[str]:
     """A rollback run undoes the child of the step that its own step undoes, and all that this child finished."""
     undoes = told.continues.get("run")
     if told.continues.get("as") != ROLLBACK or undoes != one.undoes:

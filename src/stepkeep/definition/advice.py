@@ -1,7 +1,7 @@
 """Says wherever a definition enters which of its fields have no effect: nothing is accepted and ignored in silence.
 
-The rest of the advice is for `stepkeep check`. Loaders and `Workflow.definition` call `tell`, which logs each text once
-under `stepkeep.definition`; the command line prints the same texts itself.
+The rest of the advice is for `stepkeep check`. Loaders and `Workflow.definition` call `log_ignored_once`, which logs
+each text once under `stepkeep.definition`; the command line prints the same texts itself.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ def advised(source: Source, findings: Iterable[Finding]) -> dict[str, tuple[Prob
     }
 
 
-def tell(ignored: Sequence[Problem]) -> None:
+def log_ignored_once(ignored: Sequence[Problem]) -> None:
     """Log these problems, each once in the life of the process."""
     for problem in ignored:
-        _tell(str(problem))
+        _warn_once(str(problem))
 
 
 @lru_cache(MOST_TOLD)
-def _tell(text: str) -> None:
+def _warn_once(text: str) -> None:
     log.warning("%s", text)

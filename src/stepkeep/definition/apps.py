@@ -39,7 +39,7 @@ def load_entry_points() -> tuple[str, ...]:
         except KeyboardInterrupt:
             raise
         except BaseException as problem:  # noqa: BLE001 - any error of theirs is told in one line
-            raise InvalidInput(f"entry point {point.name} ({point.value}): {_told(problem)}") from None
+            raise InvalidInput(f"entry point {point.name} ({point.value}): {_exception_line(problem)}") from None
     return tuple(point.name for point in found)
 
 
@@ -54,7 +54,7 @@ def _import_module(name: str) -> ModuleType:
             raise InvalidInput(
                 f"there is no module {name}. Name a module that can be imported, or a file that ends in .py."
             ) from None
-        raise InvalidInput(f"cannot import {name}: {_told(problem)}") from None
+        raise InvalidInput(f"cannot import {name}: {_exception_line(problem)}") from None
 
 
 def _import_file(target: str) -> ModuleType:
@@ -68,7 +68,7 @@ def _import_file(target: str) -> ModuleType:
     except KeyboardInterrupt:
         raise
     except BaseException as problem:  # noqa: BLE001 - any error of theirs is told in one line
-        raise InvalidInput(f"cannot load {target}: {_told(problem, path)}") from None
+        raise InvalidInput(f"cannot load {target}: {_exception_line(problem, path)}") from None
 
 
 def _load(path: Path) -> ModuleType:
@@ -98,7 +98,7 @@ def _make_importable(directory: Path) -> None:
         sys.path.insert(0, str(directory))
 
 
-def _told(problem: BaseException, path: Path | None = None) -> str:
+def _exception_line(problem: BaseException, path: Path | None = None) -> str:
     """An exception in one line: its type, its message, and the line of the user's code that raised it."""
     if isinstance(problem, StepkeepError):
         return f"{exception_message(problem) or type_name(problem)}{_where(problem, path)}"

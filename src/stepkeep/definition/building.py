@@ -20,7 +20,7 @@ Scalar: TypeAlias = str | int | float | bool | None
 DataPath: TypeAlias = tuple[str | int, ...]
 
 
-class Places:
+class Positions:
     """Where a mapping or list starts, and where its keys and values do. A scalar's position is a bare offset."""
 
     __slots__ = ("items", "keys", "offset")
@@ -31,7 +31,7 @@ class Places:
         self.keys: dict[str | int, int] = {}
 
 
-Place: TypeAlias = Places | int
+Place: TypeAlias = Positions | int
 
 
 class Fault(NamedTuple):
@@ -50,7 +50,7 @@ class Stopped(Exception):
 class _Frame:
     __slots__ = ("data", "key", "part", "places")
 
-    def __init__(self, data: Container, places: Places, part: str | int | None) -> None:
+    def __init__(self, data: Container, places: Positions, part: str | int | None) -> None:
         self.data, self.places, self.part = data, places, part
         self.key: str | None = None
 
@@ -95,7 +95,7 @@ class Builder:
             self.stop(offset, "A key must be text.", "Write the key as one word, or in quotes.")
         if len(self._frames) >= MAX_DEPTH:
             self.stop(offset, f"This is nested more than {MAX_DEPTH} levels deep.", "Flatten the structure.")
-        frame = _Frame(data, Places(offset), self._part())
+        frame = _Frame(data, Positions(offset), self._part())
         self._put(data, frame.places, offset)
         self._frames.append(frame)
 

@@ -18,7 +18,7 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Final, Literal, NamedTuple, TypeAlias
 
-from stepkeep.definition.building import Builder, DataPath, Place, Places, PlainData
+from stepkeep.definition.building import Builder, DataPath, Place, PlainData, Positions
 from stepkeep.definition.json_text import read_json
 from stepkeep.edges.input_files import open_input
 from stepkeep.edges.safe_text import type_name
@@ -58,12 +58,12 @@ class Document:
         """
         place = self._place
         for depth, part in enumerate(path):
-            if not isinstance(place, Places) or part not in place.items:
+            if not isinstance(place, Positions) or part not in place.items:
                 return self._at(_start(place))
             if key and depth == len(path) - 1:
                 return self._at(place.keys.get(part, _start(place.items[part])))
             place = place.items[part]
-        return self._at(_start(place) if isinstance(place, Places) else self._within(place, inside))
+        return self._at(_start(place) if isinstance(place, Positions) else self._within(place, inside))
 
     def problem(self, path: DataPath, message: str, hint: str = "", *, key: bool = False, inside: int = 0) -> Problem:
         """A problem that points at the value at `path`, or at its key."""
@@ -229,4 +229,4 @@ def _position(lines: list[int], offset: int) -> Position:
 
 
 def _start(place: Place) -> int:
-    return place.offset if isinstance(place, Places) else place
+    return place.offset if isinstance(place, Positions) else place

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 from pydantic import ValidationError
 
-from stepkeep.definition.advice import advised, tell
+from stepkeep.definition.advice import advised, log_ignored_once
 from stepkeep.definition.build import build
 from stepkeep.definition.checks import check_edges, check_handlers, check_rule_handlers, check_step, check_workflow
 from stepkeep.definition.complaints import complaints
@@ -136,7 +136,7 @@ def accepted(report: CheckReport) -> Definition:
     """The definition of a report, or DefinitionError; fields without effect are logged."""
     if report.definition is None:
         raise DefinitionError(report.problems)
-    tell(report.ignored)
+    log_ignored_once(report.ignored)
     return report.definition
 
 

@@ -105,7 +105,7 @@ class Registry:
         known = table.get(spec.name)
         if known is not None and not _is_same(known.function, spec.function):
             what = "agent" if spec.kind == "agent" else "handler"
-            first, second = _place(known.function), _place(spec.function)
+            first, second = _qualified_name(known.function), _qualified_name(spec.function)
             raise InvalidInput(f"{what} {spec.name} is already {first}; {second} cannot be it too. Rename one of them.")
         table[spec.name] = spec
         self.version += 1
@@ -114,7 +114,9 @@ class Registry:
         """Add a function that takes events. The same function may be added twice (a module loaded again), no other."""
         known = self._listeners.get(listener.name)
         if known is not None and not _is_same(known.function, listener.function):
-            raise InvalidInput(f"listener {listener.name} is already {_place(known.function)}; give another name=.")
+            raise InvalidInput(
+                f"listener {listener.name} is already {_qualified_name(known.function)}; give another name=."
+            )
         self._listeners[listener.name] = listener
         self.version += 1
 
@@ -189,9 +191,9 @@ def _is_same(one: Function, other: Function) -> bool:
     if first is None or second is None:
         return False
     same_line = (first.co_filename, first.co_firstlineno) == (second.co_filename, second.co_firstlineno)
-    return same_line or _place(one) == _place(other)
+    return same_line or _qualified_name(one) == _qualified_name(other)
 
 
-def _place(function: Function) -> str:
+def _qualified_name(function: Function) -> str:
     name = getattr(function, "__qualname__", repr(function))
     return f"{getattr(function, '__module__', '?')}.{name}"

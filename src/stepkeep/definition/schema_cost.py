@@ -46,7 +46,7 @@ class TooCostly(ValueError):
     """A schema whose checks have no bound within the limits; the text says why."""
 
 
-class Place:
+class SubschemaCost:
     """What applies to one place of a value: a schema with all that it refers to and combines at the same place."""
 
     __slots__ = ("each", "each_child", "keys", "named", "numbers", "own", "text", "unique")
@@ -71,7 +71,7 @@ class CostBound:
         self._nodes: dict[int, Any] = {}
         self._bases: dict[int, str] = {}
         self._named: dict[str, list[Any]] = {}
-        self._places: dict[int, Place] = {}
+        self._places: dict[int, SubschemaCost] = {}
         self._depths: dict[tuple[int, int], tuple[int, int]] = {}
         self._besides: dict[int, list[Any]] = {}
         self._index()
@@ -118,7 +118,7 @@ class CostBound:
             children: dict[str | int, Counter[int]] = {}
             is_object, is_list = isinstance(at, dict), isinstance(at, list | tuple)
             for schema, count in schemas.items():
-                place = self._place(schema)
+                place = self._cost_of(schema)
                 visits += 1
                 steps += count * place.own
                 if isinstance(at, str):
@@ -153,7 +153,7 @@ class CostBound:
         """The most steps for one place this deep in a value, and for one byte of it."""
         key = (schema, depth)
         if key not in self._depths:
-            place = self._place(schema)
+            place = self._cost_of(schema)
             if depth == 0:
                 numbers = place.numbers * _FAR_NUMBER
                 self._depths[key] = place.own + numbers, place.text
@@ -170,10 +170,10 @@ class CostBound:
         found = [(count, *self._at(schema, depth - 1)) for schema, count in schemas.items()]
         return sum(count * own for count, own, _ in found), sum(count * text for count, _, text in found)
 
-    def _place(self, schema: int) -> Place:
+    def _cost_of(self, schema: int) -> SubschemaCost:
         """What applies where this schema does."""
         if schema not in self._places:
-            place = self._places[schema] = Place()
+            place = self._places[schema] = SubschemaCost()
             for one, (count, unevaluated) in self._closure(schema).items():
                 node = self._nodes[one]
                 if isinstance(node, dict):
@@ -216,7 +216,7 @@ class CostBound:
                 found[1] += (again + count) * _UNEVALUATED if looks else again
         return {node: (count, again) for node, (count, again) in counts.items()}
 
-    def _add(self, place: Place, schema: Mapping[str, Any], count: int) -> None:
+    def _add(self, place: SubschemaCost, schema: Mapping[str, Any], count: int) -> None:
         properties, patterns = _mapping(schema, "properties"), _mapping(schema, "patternProperties")
         self._spend(len(schema) + len(properties) + len(patterns))
         place.own += count * (len(schema) + len(properties) + sum(_sizes(schema)))

@@ -30,14 +30,14 @@ class Known(NamedTuple):
 def references_in(definition: Definition) -> dict[str, str]:
     """The references of a definition, each with the first place that has it."""
     found: dict[str, str] = {}
-    for place, schema in _places(definition):
+    for place, schema in _schema_fields(definition):
         ref = reference_of(schema)
         if ref is not None:
             found.setdefault(ref, place)
     return found
 
 
-def _places(definition: Definition) -> Iterator[tuple[str, Any]]:
+def _schema_fields(definition: Definition) -> Iterator[tuple[str, Any]]:
     yield "`input_schema` of the workflow", definition.input_schema
     yield from (("`output_schema` of the workflow", rule.schema) for rule in definition.rules)
     for step in definition.work:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 G = TypeVar("G", bound="AsyncGroup")
 
 
-class _Asking:
+class _Requester:
     """In whose name something is asked for. With a `remote`, each operation is sent to a service."""
 
     access: Access
@@ -43,7 +43,7 @@ class _Asking:
         return self.access.caller(optional_key("by", by))
 
 
-class AsyncBase(_Asking):
+class AsyncBase(_Requester):
     """An engine on an open database, as its parts see it. A client has the same parts, and a `remote`."""
 
     policies: dict[str, Any]
@@ -89,7 +89,7 @@ class AsyncBase(_Asking):
         return self.access.key_scope if self._key_scope is None else self._key_scope
 
 
-class AsyncGroup(_Asking):
+class AsyncGroup(_Requester):
     """Methods that the engine offers as one of its attributes, such as `engine.slots`."""
 
     def __init__(self, engine: AsyncBase) -> None:

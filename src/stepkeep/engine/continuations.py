@@ -9,7 +9,7 @@ from msgspec import Meta
 from stepkeep.engine.arguments import encode_payload, optional_key
 from stepkeep.engine.base import AsyncGroup
 from stepkeep.engine.blocking import Blocking, blocking
-from stepkeep.kernel.adoption import GoingOn
+from stepkeep.kernel.adoption import ContinuationKind
 from stepkeep.kernel.bounds import MAX_VERSION
 from stepkeep.kernel.errors import InvalidInput
 from stepkeep.operations import going_on, validate
@@ -54,7 +54,7 @@ class AsyncContinuations(AsyncGroup):
         >>> engine.work_on(engine.continuations.retry(run).run_id).output
         'Hello, Ada'
         """
-        return await self._go_on(run_id, _wanted(GoingOn.RETRY, version=version), idempotency_key, by)
+        return await self._continue_run(run_id, _wanted(ContinuationKind.RETRY, version=version), idempotency_key, by)
 
     @operation(
         START,
@@ -82,7 +82,9 @@ class AsyncContinuations(AsyncGroup):
         >>> engine.work_on(engine.continuations.rerun(done.run_id, "greet").run_id).output
         'Hello, Ada'
         """
-        return await self._go_on(run_id, _wanted(GoingOn.RERUN, start, input, version), idempotency_key, by)
+        return await self._continue_run(
+            run_id, _wanted(ContinuationKind.RERUN, start, input, version), idempotency_key, by
+        )
 
     @operation(
         START,
@@ -112,7 +114,7 @@ class AsyncContinuations(AsyncGroup):
         >>> engine.work_on(engine.continuations.fork(done.run_id, "greet", input={"name": "Bo"}).run_id).output
         'Hello, Bo'
         """
-        return await self._go_on(run_id, _wanted(GoingOn.FORK, at, input, version), idempotency_key, by)
+        return await self._continue_run(run_id, _wanted(ContinuationKind.FORK, at, input, version), idempotency_key, by)
 
     @operation(
         READ,
@@ -139,13 +141,13 @@ class AsyncContinuations(AsyncGroup):
         >>> engine.continuations.preview(done.run_id, "rerun", start="greet").adopted
         []
         """
-        wanted, caller = _wanted(GoingOn(how), start, input, version), self._caller(by)
+        wanted, caller = _wanted(ContinuationKind(how), start, input, version), self._caller(by)
         return await going_on.preview(self._transactor, validate.run_id(run_id), wanted, caller=caller)
 
-    async def _go_on(
+    async def _continue_run(
         self, run_id: str, wanted: ContinuationOptions, idempotency_key: str | None, by: str | None
     ) -> Started:
-        return await going_on.go_on(
+        return await going_on.continue_run(
             self._transactor,
             self._starter,
             validate.run_id(run_id),
@@ -162,11 +164,11 @@ class Continuations(Blocking[AsyncContinuations]):
 
 
 def _wanted(
-    how: GoingOn, start: str | None = None, given: Any = None, version: int | None = None
+    how: ContinuationKind, start: str | None = None, given: Any = None, version: int | None = None
 ) -> ContinuationOptions:
-    if how is GoingOn.RETRY and (start is not None or given is not None):
+    if how is ContinuationKind.RETRY and (start is not None or given is not None):
         raise InvalidInput("a retry has neither a step to go on from nor another input: use rerun or fork.")
-    if how is not GoingOn.RETRY and start is None:
+    if how is not ContinuationKind.RETRY and start is None:
         raise InvalidInput(f"name the step from which to go on: a {how} needs one.")
     return ContinuationOptions(
         how=how,

@@ -179,16 +179,16 @@ class StopSignals:
         """From now on signals stop this worker, and one that has arrived does so at once."""
         self._worker = worker
         if self._asked:
-            self._tell(worker)
+            self._ask_to_stop(worker)
 
     def _arrived(self, number: int, frame: FrameType | None) -> None:
         self._asked += 1
         if self._worker is not None:
-            self._tell(self._worker)
+            self._ask_to_stop(self._worker)
         elif number == signal.SIGINT or self._asked > 1:
             raise KeyboardInterrupt
 
-    def _tell(self, worker: HostedWorker) -> None:
+    def _ask_to_stop(self, worker: HostedWorker) -> None:
         worker.ask_to_stop(None if self._asked == 1 else 0.0)
 
 

@@ -16,7 +16,7 @@ from stepkeep.operations.answers import says
 from stepkeep.operations.cases import MOST_PEOPLE
 from stepkeep.operations.interventions import NoteKept
 from stepkeep.operations.operation import Actor, Name, RunId, group, operation
-from stepkeep.operations.people import Decided, RunChange, told
+from stepkeep.operations.people import Decided, RunChange, answer_of
 
 Approvers = Annotated[
     Sequence[Name], Meta(max_length=MOST_PEOPLE, description="Who may decide it, besides those whom it names.")
@@ -54,7 +54,9 @@ class AsyncInterventions(AsyncGroup):
         ('changes_requested', 1)
         """
         who = self._caller(by)
-        return told(Decided, await interventions.request_changes(self._transactor, run_id, step, comment, for_, who))
+        return answer_of(
+            Decided, await interventions.request_changes(self._transactor, run_id, step, comment, for_, who)
+        )
 
     @operation(
         DECIDE,
@@ -78,7 +80,7 @@ class AsyncInterventions(AsyncGroup):
         no level above 0. Decide it, or delegate the decision.
         """
         who = self._caller(by)
-        return told(Decided, await interventions.escalate(self._transactor, run_id, step, reason, for_, who))
+        return answer_of(Decided, await interventions.escalate(self._transactor, run_id, step, reason, for_, who))
 
     @operation(
         OPERATE,
@@ -111,7 +113,7 @@ class AsyncInterventions(AsyncGroup):
         an operator only unblocks one that nobody may
         """
         who = self._caller(by)
-        return told(Decided, await interventions.reassign(self._transactor, run_id, step, to, fail, reason, who))
+        return answer_of(Decided, await interventions.reassign(self._transactor, run_id, step, to, fail, reason, who))
 
     @operation(
         DECIDE,
@@ -135,7 +137,7 @@ class AsyncInterventions(AsyncGroup):
         >>> engine.interventions.annotate(waiting.run_id, "asked for an offer", step="sign-off").step
         'sign-off'
         """
-        return told(NoteKept, await interventions.annotate(self._transactor, run_id, note, step, self._caller(by)))
+        return answer_of(NoteKept, await interventions.annotate(self._transactor, run_id, note, step, self._caller(by)))
 
     @operation(OPERATE, "POST /runs/{run_id}/freeze", "freeze_run", "Freeze a run", example={"reason": "an audit"})
     async def freeze(self, run_id: RunId, *, reason: Required, by: Actor = None) -> RunChange:
@@ -145,7 +147,7 @@ class AsyncInterventions(AsyncGroup):
         >>> print(engine.interventions.freeze(waiting.run_id, reason="an audit", by="bea").state)
         paused
         """
-        return told(RunChange, await interventions.freeze(self._transactor, run_id, reason, self._caller(by)))
+        return answer_of(RunChange, await interventions.freeze(self._transactor, run_id, reason, self._caller(by)))
 
 
 class Interventions(Blocking[AsyncInterventions]):

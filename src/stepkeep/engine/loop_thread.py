@@ -50,7 +50,7 @@ class LoopThread:
 
         def begin() -> None:
             tasks.append(self._loop.create_task(work))
-            tasks[0].add_done_callback(lambda task: _tell(task, answer))
+            tasks[0].add_done_callback(lambda task: _hand_over(task, answer))
 
         with self._guard:
             if self._ending:
@@ -132,7 +132,7 @@ def _awaited(answer: Future[T]) -> T:
                 raise
 
 
-def _tell(task: asyncio.Task[T], answer: Future[T]) -> None:
+def _hand_over(task: asyncio.Task[T], answer: Future[T]) -> None:
     if task.cancelled():
         answer.set_exception(StoreUnavailable("the engine was closed while this call was under way"))
     elif (problem := task.exception()) is not None:

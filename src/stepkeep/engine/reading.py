@@ -227,7 +227,7 @@ class AsyncReading(AsyncBase):
         >>> engine.reject(waiting.run_id, by="bea")["decision"]
         'rejected'
         """
-        asking = approvals.Asking(
+        asking = approvals.GateReader(
             caller=self._caller(by).bearer,
             mine=mine,
             late=late,

@@ -118,7 +118,7 @@ class AsyncRunActions(AsyncBase):
             on_behalf_of=for_,
             evidence=tuple(evidence),
         )
-        return people.told(Decided, accepted)
+        return people.answer_of(Decided, accepted)
 
     @operation(
         DECIDE,
@@ -163,7 +163,7 @@ class AsyncRunActions(AsyncBase):
             reason=reason,
             output=None if output is None else encode_payload(output),
         )
-        return people.told(Decided, accepted)
+        return people.answer_of(Decided, accepted)
 
     @operation(
         COMPLETE,
@@ -210,7 +210,7 @@ class AsyncRunActions(AsyncBase):
             claim=None if claim is None else encode_payload(dict(arguments.mapping("complete: claim", claim))),
             on_behalf_of=for_,
         )
-        return people.told(Completed, accepted)
+        return people.answer_of(Completed, accepted)
 
     @operation(
         COMPLETE,
@@ -235,7 +235,7 @@ class AsyncRunActions(AsyncBase):
         accepted = await people.reissue_token(
             self.transactor, run_id, step, token=token, reason=reason, caller=self._caller(by)
         )
-        return people.told(NewToken, accepted, token=token)
+        return people.answer_of(NewToken, accepted, token=token)
 
     @operation(
         OPERATE,
@@ -263,7 +263,7 @@ class AsyncRunActions(AsyncBase):
         accepted = await people.cancel(
             self.transactor, run_id, caller=self._caller(by), compensate=compensate, reason=reason
         )
-        return people.told(RunChange, accepted)
+        return people.answer_of(RunChange, accepted)
 
     @operation(
         OPERATE, "POST /runs/{run_id}/pause", "pause_run", "Pause a run", example={"reason": "the shop is closed"}
@@ -277,7 +277,7 @@ class AsyncRunActions(AsyncBase):
         paused
         """
         accepted = await pausing.pause_run(self.transactor, run_id, caller=self._caller(by), reason=reason)
-        return people.told(RunChange, accepted)
+        return people.answer_of(RunChange, accepted)
 
     @operation(
         OPERATE,
@@ -295,7 +295,7 @@ class AsyncRunActions(AsyncBase):
         queued
         """
         accepted = await pausing.resume_run(self.transactor, run_id, caller=self._caller(by), reason=reason)
-        return people.told(RunChange, accepted)
+        return people.answer_of(RunChange, accepted)
 
     @operation(
         READ,

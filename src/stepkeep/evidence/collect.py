@@ -27,7 +27,7 @@ from stepkeep.dialects import registry as dialects
 from stepkeep.evidence.pack import Contents, Payload
 from stepkeep.evidence.people import PeopleRecord, read_record
 from stepkeep.evidence.verifier import ACTS
-from stepkeep.kernel.adoption import GoingOn
+from stepkeep.kernel.adoption import ContinuationKind
 from stepkeep.kernel.child_runs import is_child
 from stepkeep.kernel.definition import Flow, OnExceeded, decode_definition
 from stepkeep.kernel.errors import Conflict, DefinitionChanged, PayloadSealed, Unreadable
@@ -139,7 +139,7 @@ class Collected:
             limits=budget.limits if budget is not msgspec.UNSET and stops else {},
             costs=tuple((one.ended_at, _cost(one.cost)) for one in self.whole.attempts),
             # What an earlier run spent that this one was migrated from counts too, and is not in the tree.
-            is_whole=(first.get("continues") or {}).get("as") != GoingOn.MIGRATE.value,
+            is_whole=(first.get("continues") or {}).get("as") != ContinuationKind.MIGRATE.value,
         )
 
     async def _originals(self) -> dict[str, list[bytes]]:

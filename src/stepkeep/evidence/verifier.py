@@ -290,7 +290,7 @@ def check_definition(checks: Checks) -> None:
         checks.did("the definition against its digest in the journal")
 
 
-class Places:
+class Positions:
     """The steps of a run by number: those of the definition, and elements, calls and added steps as the journal plans
     them. 0 to n-1 are the main steps, n to 2n-1 their undo steps, 2n is the final check; then follow segments."""
 
@@ -545,7 +545,7 @@ class People:
 
     def __init__(self, checks: Checks) -> None:
         self.checks = checks
-        self.places = Places(checks)
+        self.places = Positions(checks)
         self.duties: list[Doc] = list(checks.pack.json("definition.json").get("duties") or ())
         self.known = {line["person"]: line for line in checks.pack.lines("people.jsonl")}
         lines = list(checks.pack.lines("decisions.jsonl"))
@@ -1200,7 +1200,7 @@ class Policies:
     def __init__(self, checks: Checks) -> None:
         self.checks = checks
         self.definition = checks.pack.json("definition.json")
-        self.places = Places(checks)
+        self.places = Positions(checks)
         lines = list(checks.pack.lines("policy.jsonl"))
         self.listed: dict[tuple[int, str], list[Doc]] = {}
         for one in lines:

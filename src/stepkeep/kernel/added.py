@@ -163,7 +163,7 @@ def _grown(owner: Step) -> Grown:
 
 def _record(draft: Draft, name: str, calls: Sequence[NewCall]) -> None:
     """Add to the cause of the hops that follow: what was added, as a judge needs it to follow the steps."""
-    cause, told = draft.causes[-1], {name: {"calls": [_told(call) for call in calls]}}
+    cause, told = draft.causes[-1], {name: {"calls": [_call_detail(call) for call in calls]}}
     detail = cause.detail or {}
     draft.causes[-1] = replace(cause, detail={**detail, "plan_grown": {**detail.get("plan_grown", {}), **told}})
 
@@ -185,7 +185,7 @@ class AddedEdge(TypedDict):
     allow: list[str]
 
 
-def _told(call: NewCall) -> AddedCall:
+def _call_detail(call: NewCall) -> AddedCall:
     told: AddedCall = {
         "kind": call.kind,
         "name": call.name,

@@ -18,7 +18,7 @@ from stepkeep.kernel.compensation import UndoPlan, has_child, may_remain, undo_p
 from stepkeep.kernel.definition import CompensateWhen, Completion, Covers, Effect, StepDefinition, Switch, Worked
 from stepkeep.kernel.draft import Draft
 from stepkeep.kernel.failure import Settled
-from stepkeep.kernel.persons import persons_of, rows_below, told
+from stepkeep.kernel.persons import persons_detail, persons_of, rows_below
 from stepkeep.kernel.plan import Plan, PlannedStep
 from stepkeep.kernel.policy import Policy
 from stepkeep.kernel.rows import Adopted, Note, Persons, Step
@@ -28,7 +28,7 @@ from stepkeep.kernel.tables import StepTrigger
 from stepkeep.kernel.versions import changed_behind
 
 
-class GoingOn(StrEnum):
+class ContinuationKind(StrEnum):
     """How a new run goes on with an earlier one."""
 
     RETRY = "retry"
@@ -45,7 +45,7 @@ class GoingOn(StrEnum):
     @property
     def owns_undo(self) -> bool:
         """Whether the new run is responsible for the undo of what it adopts."""
-        return self in (GoingOn.RETRY, GoingOn.MIGRATE, GoingOn.ROLLBACK)
+        return self in (ContinuationKind.RETRY, ContinuationKind.MIGRATE, ContinuationKind.ROLLBACK)
 
 
 class Why(StrEnum):
@@ -98,7 +98,7 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True):
 class ContinuationRequest(msgspec.Struct, frozen=True, kw_only=True):
     """What a person asks for: how to go on, from which step, whether the input is the same, and who asks."""
 
-    how: GoingOn
+    how: ContinuationKind
     start: str | None = None
     same_input: bool = True
     actor: str = ""
@@ -147,7 +147,7 @@ class Continuation(msgspec.Struct, frozen=True, kw_only=True):
     `deadlines` are the moments at which its open waits and gates end. `costs` is what its work has cost so far.
     """
 
-    how: GoingOn
+    how: ContinuationKind
     run_id: str
     start: str | None = None
     notes: Mapping[int, Note] = {}
@@ -160,7 +160,9 @@ class Continuation(msgspec.Struct, frozen=True, kw_only=True):
         said: ContinuationRecord = {"run": self.run_id, "as": str(self.how)}
         if self.start is not None:
             said["from"] = self.start
-        said["adopted"] = [_told(plan.at(no).name, reference, note) for no, note, reference in self.in_order()]
+        said["adopted"] = [
+            _adopted_step_detail(plan.at(no).name, reference, note) for no, note, reference in self.in_order()
+        ]
         if self.began_at is not None:
             said["began_at"] = self.began_at
         if self.deadlines:
@@ -173,13 +175,13 @@ class Continuation(msgspec.Struct, frozen=True, kw_only=True):
         return sorted(taken, key=lambda one: one[2].place)
 
 
-def _told(name: str, reference: Adopted, note: Note) -> AdoptedRecord:
+def _adopted_step_detail(name: str, reference: Adopted, note: Note) -> AdoptedRecord:
     said: AdoptedRecord = {"step": name, "run": reference.run, "fence": reference.fence}
     if reference.step != name:
         said["its_step"] = reference.step
     if reference.digest is not None:
         said["digest"] = reference.digest
-    if persons := told(note.persons):
+    if persons := persons_detail(note.persons):
         said["persons"] = persons
     if reference.remains is not None:
         said["remains"] = reference.remains

@@ -23,7 +23,15 @@ from stepkeep.kernel.eligibility import duties_of
 from stepkeep.kernel.errors import Conflict, NotAllowed
 from stepkeep.kernel.events import ChangesRequested, EscalationRequested, GateReassigned
 from stepkeep.kernel.failure import REJECTION, fail_for_good
-from stepkeep.kernel.gates import CHANGES_REQUESTED, REASSIGNED, escalate, gate_of, open_levels, opening_of, tell
+from stepkeep.kernel.gates import (
+    CHANGES_REQUESTED,
+    REASSIGNED,
+    emit_gate_event,
+    escalate,
+    gate_of,
+    open_levels,
+    opening_of,
+)
 from stepkeep.kernel.persons import StepRecord
 from stepkeep.kernel.progress import facts_of, settle
 from stepkeep.kernel.rows import Changes, Gate, Note, Opening, Step, is_exhausted
@@ -76,7 +84,7 @@ def request_changes(draft: Draft, event: ChangesRequested) -> Reply:
     )
     draft.requested("changes_requested", event, _detail(name, chosen, opening, {"comment": event.comment}))
     opened = _open_anew(draft, step, opening, changes)
-    tell(draft, step, CHANGES_REQUESTED, opened, by=event.actor, comment=event.comment)
+    emit_gate_event(draft, step, CHANGES_REQUESTED, opened, by=event.actor, comment=event.comment)
     return Accepted({"step": name, **changes_record(changes), **standing_of(gate, opened)})
 
 
@@ -124,7 +132,7 @@ def reassign(draft: Draft, event: GateReassigned) -> Reply:
     draft.requested("gate_reassigned", event, {"step": name, **said})
     if event.to:
         draft.move(step, StepTrigger.REASSIGNED, due_at=step.due_at, note=note)
-        tell(draft, step, REASSIGNED, opened, by=event.actor, reason=event.reason)
+        emit_gate_event(draft, step, REASSIGNED, opened, by=event.actor, reason=event.reason)
         return Accepted({"step": name, **record})
     deciders = tuple(dict.fromkeys((*note.deciders, event.actor)))
     why = f"rejected by {event.actor}: {event.reason}"

@@ -17,7 +17,7 @@ from stepkeep.kernel.events import ChildEnded
 from stepkeep.kernel.execution import pass_rules
 from stepkeep.kernel.failure import CHILDREN, DEADLINE, Settled, fail_for_good
 from stepkeep.kernel.journal import payload_digest
-from stepkeep.kernel.persons import joined, told
+from stepkeep.kernel.persons import joined, persons_detail
 from stepkeep.kernel.progress import settle
 from stepkeep.kernel.rows import Note, Step
 from stepkeep.kernel.states import Category, Phase, RunState, StepState
@@ -44,7 +44,7 @@ def child_ended(draft: Draft, event: ChildEnded) -> Reply:
     }
     said |= {"partial": True} if event.partial else {}
     if event.persons is not None and draft.planned(step).phase is Phase.MAIN:
-        said |= {"persons": persons} if (persons := told(event.persons)) else {}
+        said |= {"persons": persons} if (persons := persons_detail(event.persons)) else {}
         note = step.note or Note()
         draft.only_hot = False
         step = replace(step, note=replace(note, persons=joined(filter(None, (note.persons, event.persons)))))
@@ -59,8 +59,8 @@ def _end(draft: Draft, step: Step, event: ChildEnded) -> Settled | None:
     if event.state is RunState.SUCCEEDED:
         output = None if event.output is None else event.output.decode()
         note = replace(step.note or Note(), output=output)
-        told = draft.move(step, StepTrigger.CHILDREN_SUCCEEDED, note=note)
-        return pass_rules(draft, told, payload_digest(event.output))
+        persons_detail = draft.move(step, StepTrigger.CHILDREN_SUCCEEDED, note=note)
+        return pass_rules(draft, persons_detail, payload_digest(event.output))
     error = (EFFECTS_LEFT if event.partial else "") + _error(event)
     left: dict[str, Any] = {"error": error} if event.partial else {}
     if draft.stopping and event.state in CALLED_OFF:

@@ -10,7 +10,7 @@ from typing import TypedDict
 
 import msgspec
 
-from stepkeep.kernel.adoption import Continuation, ContinuationRecord, GoingOn, adopt_all
+from stepkeep.kernel.adoption import Continuation, ContinuationKind, ContinuationRecord, adopt_all
 from stepkeep.kernel.authority import Authority, Caller
 from stepkeep.kernel.decision import Decision, Snapshot
 from stepkeep.kernel.draft import Draft, vouched
@@ -142,7 +142,7 @@ def create_run(
         draft.due_at = start_at
     elif start:
         draft.caused_by("run_started", caller.actor)
-        if continuation is not None and continuation.how is GoingOn.ROLLBACK:
+        if continuation is not None and continuation.how is ContinuationKind.ROLLBACK:
             begin_rollback(draft, caller.actor, continuation.run_id)
         else:
             begin(draft, None if continuation is None else continuation.began_at)

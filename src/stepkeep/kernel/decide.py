@@ -65,7 +65,7 @@ from stepkeep.kernel.stuck import decide_step
 from stepkeep.kernel.tables import RunTrigger
 from stepkeep.kernel.timers import meet_deadline, meet_waits, time_came
 from stepkeep.kernel.votes import decide_gate
-from stepkeep.kernel.waits import accepts, hear, take
+from stepkeep.kernel.waits import accepts, deliver, take
 
 
 def decide(snapshot: Snapshot, events: Sequence[Event], now: int, claimer: Claimer | None = None) -> Decision | Need:
@@ -189,7 +189,7 @@ def message(draft: Draft, event: MessageArrived) -> Reply:
     if draft.planned(taker).definition.wait is not None:
         settle(draft, take(draft, taker, arrived))
     else:
-        hear(draft, taker, arrived)
+        deliver(draft, taker, arrived)
     return Accepted({"id": event.id, "consumed_by": arrived.consumed_by})
 
 

@@ -307,7 +307,7 @@ class Draft:
         if keep_lease:
             worker, claimed_at, due_at = step.worker, step.claimed_at, step.due_at
         if self.state is not RunState.RUNNING:
-            self._stir(trigger)
+            self._resume_run_on_change(trigger)
         if fence is None:
             fence = step.fence
         if ready_at is not None:
@@ -383,12 +383,12 @@ class Draft:
         """Enter a state and leave it at once: the hop is recorded, and the row is written by the next move."""
         source, target = step.state, STEP.target(step.state, trigger)
         if self.state is not RunState.RUNNING:
-            self._stir(trigger)
+            self._resume_run_on_change(trigger)
         by, number = len(self.causes) - 1, step.attempts + 1
         self.hops.append(Hop(step.no, trigger, source, target, by, None, step.fence, number, None, step.due_at))
         return replace(step, state=target)
 
-    def _stir(self, trigger: StepTrigger) -> None:
+    def _resume_run_on_change(self, trigger: StepTrigger) -> None:
         """A blocked or queued run continues when one of its steps changes."""
         if self.state is RunState.BLOCKED and trigger not in QUIET_IN_BLOCKED:
             self.move_run(RunTrigger.RESUMED)

@@ -87,7 +87,7 @@ def element_settled(draft: Draft, element: PlannedStep, news: Settled) -> Settle
     grown = _grown(owner)
     owner = replace(owner, unmet=owner.unmet - 1)
     growth = draft.planned(owner).growth
-    is_borne = isinstance(growth, Then) and _is_borne(draft, element)
+    is_borne = isinstance(growth, Then) and _is_tolerated(draft, element)
     if news.state not in (StepState.SUCCEEDED, StepState.CANCELLED) and not is_borne:
         category, said = _why(draft, element, news)
         grown = replace(grown, failed=grown.failed + 1, category=category, error=said)
@@ -212,7 +212,7 @@ def _case_ended(draft: Draft, owner: Step, grown: Grown, news: Settled) -> Settl
 
 
 # -- steps that a handler added ----------------------------------------------------------------------------------------
-def _is_borne(draft: Draft, element: PlannedStep) -> bool:
+def _is_tolerated(draft: Draft, element: PlannedStep) -> bool:
     """Whether an added step that did not succeed does not fail its owner: it may be skipped, it never began, or a
     person skipped it."""
     return element.definition.on_failure is OnFailure.SKIP or draft.step(element.no).category is None

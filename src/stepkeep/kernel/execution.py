@@ -39,13 +39,13 @@ from stepkeep.kernel.outcomes import (
 )
 from stepkeep.kernel.plan import PlannedStep
 from stepkeep.kernel.progress import hold_reported, next_message, retry_now, settle
-from stepkeep.kernel.resources import resources_of, told
+from stepkeep.kernel.resources import grants_detail, resources_of
 from stepkeep.kernel.retry import asked_delay, delay_after, is_in_time, may_retry, may_retry_lost
 from stepkeep.kernel.rows import Note, Step
 from stepkeep.kernel.states import AttemptState, Category, ErrorClass, Phase, RunState, StepState
 from stepkeep.kernel.stopping import LEASE_EXPIRED, NOT_RUN
 from stepkeep.kernel.tables import RunTrigger, StepTrigger
-from stepkeep.kernel.waits import asked_by, hear, misfit_of_wait
+from stepkeep.kernel.waits import asked_by, deliver, misfit_of_wait
 
 CLAIMABLE_PHASES = {
     RunState.QUEUED: Phase.MAIN,
@@ -79,7 +79,7 @@ def claim(draft: Draft, event: StepClaimed) -> Reply:
     detail: dict[str, Any] = {}
     if draft.plan.sets_aside:
         _check_resources(draft, step, event)
-        detail |= {"resources": told(event.resources)} if event.resources else {}
+        detail |= {"resources": grants_detail(event.resources)} if event.resources else {}
         detail |= _check_owner(draft, step, event)
     draft.caused_by("step_claimed", event.actor, detail)
     draft.move(
@@ -290,7 +290,7 @@ def _waiting(draft: Draft, step: Step, outcome: Waiting) -> Settled | None:
         message = next_message(draft, outcome.event, step.no)
         if message is None:
             break
-        hear(draft, draft.step(step.no), message)
+        deliver(draft, draft.step(step.no), message)
     return None
 
 

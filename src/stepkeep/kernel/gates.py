@@ -112,17 +112,17 @@ def escalate(draft: Draft, step: Step, gate: Approval, opening: Opening) -> bool
     note = replace(step.note or Note(), opening=replace(opening, level=level, deadline=deadline))
     draft.change_gate(step, opening.activation, level, due_at=deadline)
     draft.move(step, StepTrigger.ESCALATED, due_at=_next_timer(draft, gate, deadline), note=note)
-    tell(draft, step, ESCALATED, replace(opening, level=level, deadline=deadline))
+    emit_gate_event(draft, step, ESCALATED, replace(opening, level=level, deadline=deadline))
     return True
 
 
 def remind(draft: Draft, step: Step, gate: Approval, opening: Opening) -> None:
     """Tell the approvers again; nothing else changes."""
     draft.move(step, StepTrigger.REMINDED, due_at=_next_timer(draft, gate, opening.deadline))
-    tell(draft, step, REMINDED, opening)
+    emit_gate_event(draft, step, REMINDED, opening)
 
 
-def tell(draft: Draft, step: Step, name: str, opening: Opening, **more: Any) -> None:
+def emit_gate_event(draft: Draft, step: Step, name: str, opening: Opening, **more: Any) -> None:
     """Emit an event about an open gate, with the people whom it asks."""
     planned, gate = draft.planned(step), gate_of(draft, step)
     levels = open_levels(gate, opening)

@@ -72,7 +72,7 @@ def carried(persons: Persons) -> Persons:
     return replace(persons, **cut, many=persons.many or any(len(getattr(persons, n)) > MOST_NAMES for n in KINDS))
 
 
-def told(persons: Persons | None) -> Mapping[str, object]:
+def persons_detail(persons: Persons | None) -> Mapping[str, object]:
     """These persons by kind, for the detail of a cause; empty if there are none."""
     return msgspec.to_builtins(persons) or {}
 

@@ -19,7 +19,7 @@ from stepkeep.kernel.draft import Draft
 from stepkeep.kernel.elements import element_settled, grow
 from stepkeep.kernel.errors import ExpressionError
 from stepkeep.kernel.failure import CONDITION, Settled, fail_for_good
-from stepkeep.kernel.gates import BY_AGENT, ESCALATED, REPORTED, kept_deadline, open_gate, opening_of, tell
+from stepkeep.kernel.gates import BY_AGENT, ESCALATED, REPORTED, emit_gate_event, kept_deadline, open_gate, opening_of
 from stepkeep.kernel.judging import Judged, judged, record_verdict
 from stepkeep.kernel.plan import PlannedStep
 from stepkeep.kernel.reading import require_read, view_of
@@ -107,12 +107,12 @@ def settle(draft: Draft, settled: Settled | None) -> None:
         if plan.evaluates:
             require_read(draft, [no for no, allow in dependents if news.state in allow and not news.hard])
         for no, allow in dependents:
-            follow = _tell(draft, draft.step(no), news, news.state in allow and not news.hard)
+            follow = _update_dependent(draft, draft.step(no), news, news.state in allow and not news.hard)
             if follow is not None:
                 queue.append(follow)
 
 
-def _tell(draft: Draft, step: Step, news: Settled, acceptable: bool) -> Settled | None:
+def _update_dependent(draft: Draft, step: Step, news: Settled, acceptable: bool) -> Settled | None:
     if step.state is not StepState.PENDING or draft.stopping:
         return None
     if not acceptable:
@@ -184,7 +184,7 @@ def hold_reported(draft: Draft, step: Step, reason: str) -> None:
     note = replace(step.note or Note(), terms=terms, permit=f"{REPORTED}@{BY_AGENT}")
     open_gate(draft, replace(step, note=note), terms, None, None)
     held = draft.step(step.no)
-    tell(draft, held, ESCALATED, opening_of(draft, held))
+    emit_gate_event(draft, held, ESCALATED, opening_of(draft, held))
 
 
 def _open_gate(draft: Draft, step: Step, planned: PlannedStep, gate: Approval, of: int | None) -> Settled | None:

@@ -48,7 +48,7 @@ def ready_since(ready_at: int) -> int:
     return ready_at - AWAITS_RESOURCES if awaits_resources(ready_at) else ready_at
 
 
-def told(grants: Iterable[ResourceGrant]) -> list[dict[str, Any]]:
+def grants_detail(grants: Iterable[ResourceGrant]) -> list[dict[str, Any]]:
     """The resources of a claim, as its journal entry has them."""
     return [
         {"name": one.name, "amount": one.amount}

@@ -97,7 +97,7 @@ def take(draft: Draft, step: Step, message: Message) -> Settled | None:
     return _satisfied(draft, step, replace(note, gathered=()), output, record)
 
 
-def hear(draft: Draft, step: Step, message: Message) -> None:
+def deliver(draft: Draft, step: Step, message: Message) -> None:
     """A waiting handler takes a message. With enough of them the step runs again and learns what it took."""
     note, record = step.note or Note(), message_record(message)
     if note.takes is not None and is_several(note.takes):

@@ -90,9 +90,9 @@ class Tools:
     ) -> dict[str, Any]:
         """Wait until a run has ended, or waits for people or messages, or the time is over: look at `finished`."""
         found = await self._face.wait(run_id, seconds=seconds, until_blocked=True)
-        told = {"run_id": run_id, "state": found.state, "finished": found.finished}
+        as_tool_answer = {"run_id": run_id, "state": found.state, "finished": found.finished}
         waits = [] if found.finished or found.loaded is None else found.waiting_for
-        return {**told, "output": found.output, "error": found.error, "waiting_for": waits}
+        return {**as_tool_answer, "output": found.output, "error": found.error, "waiting_for": waits}
 
     async def send_message(
         self, run_id: RunId, name: Name, payload: Any = None, message_id: Name | None = None
@@ -125,10 +125,10 @@ def make_server(face: Face, *, approvals: bool = False) -> MCPServer:
     )
     tools = Tools(face)
     for name, hints in {**OFFERED, **(APPROVALS if approvals else {})}.items():
-        server.add_tool(told(getattr(tools, name)), name=name, annotations=hints, structured_output=False)
+        server.add_tool(as_tool_answer(getattr(tools, name)), name=name, annotations=hints, structured_output=False)
     for operation in routed():
         if operation.row.agents is not None:
-            tool, hints = told(tool_of(face, operation)), HINTS[operation.row.agents]
+            tool, hints = as_tool_answer(tool_of(face, operation)), HINTS[operation.row.agents]
             server.add_tool(tool, name=operation.row.id, annotations=hints, structured_output=False)
     return server
 
@@ -195,7 +195,7 @@ async def require_service(face: Face) -> None:
         )
 
 
-def told(method: Callable[P, Awaitable[Any]]) -> Callable[P, Awaitable[str]]:
+def as_tool_answer(method: Callable[P, Awaitable[Any]]) -> Callable[P, Awaitable[str]]:
     """A tool that answers with bounded, inert JSON, and with the code of a refusal."""
 
     @wraps(method)

@@ -17,7 +17,7 @@ import msgspec
 from stepkeep.network.addresses import is_address, is_public_address, meant_by
 from stepkeep.network.allowing import AllowList
 from stepkeep.network.failures import Forbidden, Unresolved
-from stepkeep.network.urls import Place, parse
+from stepkeep.network.urls import RequestTarget, parse
 
 PUBLIC_PORTS = (80, 443)
 """The ports of public addresses that may be reached unless others are listed."""
@@ -70,7 +70,7 @@ class Reach(msgspec.Struct, frozen=True, kw_only=True):
 class Target(msgspec.Struct, frozen=True, kw_only=True):
     """A place whose addresses were all checked."""
 
-    place: Place
+    place: RequestTarget
     addresses: tuple[str, ...]
 
 

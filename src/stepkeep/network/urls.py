@@ -25,7 +25,7 @@ PORTS = {"http": 80, "https": 443}
 _UNCLEAR = re.compile(r"[\x00-\x20\x7f-\x9f\\]")
 
 
-class Place(msgspec.Struct, frozen=True, kw_only=True):
+class RequestTarget(msgspec.Struct, frozen=True, kw_only=True):
     """Where a request goes, and what it asks for there. `host` is ASCII, without brackets."""
 
     scheme: str
@@ -37,7 +37,7 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
     """Path and query."""
 
 
-def parse(text: str) -> Place:
+def parse(text: str) -> RequestTarget:
     """The parts of a URL; raises CannotSend, which quotes none of it."""
     url = read(text)
     if url.userinfo:
@@ -59,7 +59,7 @@ def read(text: str) -> URL:
         raise CannotSend("its URL is malformed") from None
 
 
-def place_of(url: URL) -> Place:
+def place_of(url: URL) -> RequestTarget:
     """Where a URL leads; raises CannotSend for all but one clear host of HTTP."""
     if url.scheme not in PORTS or not url.raw_host:
         raise CannotSend("it needs a URL that starts with http:// or https://")
@@ -68,7 +68,7 @@ def place_of(url: URL) -> Place:
         raise CannotSend(f"there is no port {port}")
     host = url.raw_host.decode("ascii")
     _check_host(host)
-    return Place(
+    return RequestTarget(
         scheme=url.scheme,
         host=host,
         port=port,

@@ -100,7 +100,7 @@ class ApprovalList(Answer, kw_only=True):
     unreadable: list[UnreadableGate] | UnsetType = UNSET
 
 
-class Asking(msgspec.Struct, frozen=True, kw_only=True):
+class GateReader(msgspec.Struct, frozen=True, kw_only=True):
     """The person who looks, and what they want to see. `barred` refuses every decision of this caller."""
 
     caller: Caller
@@ -110,7 +110,7 @@ class Asking(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def list_approvals(
-    transactor: Transactor, asking: Asking, *, after: str | None = None, limit: int = 50
+    transactor: Transactor, asking: GateReader, *, after: str | None = None, limit: int = 50
 ) -> ApprovalList:
     """A page of open gates, oldest run first."""
     store, caller = transactor.store, asking.caller
@@ -187,7 +187,7 @@ async def _cases(
 
 
 def _view(
-    asking: Asking,
+    asking: GateReader,
     gate: Gate,
     case: Case | Exception | None,
     authorities: dict[Caller, Authority],

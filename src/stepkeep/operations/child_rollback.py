@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable
 
 from msgspec.structs import replace
 
-from stepkeep.kernel.adoption import Continuation, GoingOn, reference_to
+from stepkeep.kernel.adoption import Continuation, ContinuationKind, reference_to
 from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.compensation import undo_plan
 from stepkeep.kernel.decision import asked_names, requesters_of
@@ -106,7 +106,7 @@ async def _continuation(transactor: Transactor, whole: WholeRun, plan: Plan) -> 
         kept = read_reference(output)
         if kept is not None and kept.kept == "rows":
             digests[kept.digest] = None
-    return Continuation(how=GoingOn.ROLLBACK, run_id=run.id, notes=notes), tuple(digests)
+    return Continuation(how=ContinuationKind.ROLLBACK, run_id=run.id, notes=notes), tuple(digests)
 
 
 def _taken(plan: Plan, rows: Iterable[Step], left: Collection[int]) -> list[Step]:

@@ -65,7 +65,7 @@ class ChildSweep:
         self._acts: dict[ChildTodo, Callable[[Child], Awaitable[None]]] = {
             ChildTodo.START: self._start,
             ChildTodo.CANCEL: self._cancel,
-            ChildTodo.TELL: self._tell,
+            ChildTodo.TELL: self._report_end,
         }
 
     def close(self) -> None:
@@ -236,7 +236,7 @@ class ChildSweep:
         await self._save(replace(child, todo=None, todo_at=None), ChildTodo.CANCEL)
 
     # -- tell --------------------------------------------------------------------------------------------------------
-    async def _tell(self, child: Child) -> None:
+    async def _report_end(self, child: Child) -> None:
         event = ChildEnded(
             tenant=child.tenant,
             run_id=child.run_id,

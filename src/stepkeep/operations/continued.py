@@ -10,7 +10,7 @@ from typing import Any, TypedDict
 
 import msgspec
 
-from stepkeep.kernel.adoption import GoingOn
+from stepkeep.kernel.adoption import ContinuationKind
 from stepkeep.kernel.journal import SealedEntry, open_entry
 from stepkeep.kernel.rows import Note, Run
 from stepkeep.kernel.states import RUN_TERMINAL
@@ -52,7 +52,7 @@ async def _continued_by(transactor: Transactor, run: Run) -> list[str]:
 
 def continues_of(earlier: str, entries: Sequence[SealedEntry]) -> Continues:
     """As the first entry of the journal says it; one that says nothing is of a run that repeats everything."""
-    said = _told(entries[0].body) if entries else _Told()
+    said = _continuation_of(entries[0].body) if entries else _Continuation()
     return Continues(run=earlier, as_=said.how, from_=said.start, adopted=[one.step for one in said.adopted])
 
 
@@ -60,20 +60,22 @@ class _Taken(msgspec.Struct):
     step: str
 
 
-class _Told(msgspec.Struct, rename={"how": "as", "start": "from"}):
+class _Continuation(msgspec.Struct, rename={"how": "as", "start": "from"}):
     """What the journal says about a run that another one continues, as far as it is shown."""
 
-    how: GoingOn = GoingOn.RERUN
+    how: ContinuationKind = ContinuationKind.RERUN
     start: str | None = None
     adopted: list[_Taken] = []
 
 
-def _told(body: bytes) -> _Told:
+def _continuation_of(body: bytes) -> _Continuation:
     try:
         details = (cause.detail or {} for cause in open_entry(body).causes)
-        return next((msgspec.convert(one["continues"], _Told) for one in details if "continues" in one), _Told())
+        return next(
+            (msgspec.convert(one["continues"], _Continuation) for one in details if "continues" in one), _Continuation()
+        )
     except (msgspec.MsgspecError, UnicodeDecodeError):
-        return _Told()  # a damaged or altered journal, which is for `certify` to tell
+        return _Continuation()  # a damaged or altered journal, which is for `certify` to tell
 
 
 def adopted_view(note: Note | None, *, has_undo: bool) -> Adopted | None:

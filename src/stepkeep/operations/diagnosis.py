@@ -37,7 +37,7 @@ from stepkeep.operations.progress import progress_words, read_progress
 from stepkeep.operations.resource_claims import read_pools
 from stepkeep.operations.resources import waits_for
 from stepkeep.operations.run_answers import Continues
-from stepkeep.operations.services import Known, Service, Wanted, known_workers, read_service
+from stepkeep.operations.services import Known, Service, WaitingStep, known_workers, read_service
 from stepkeep.operations.slots import read_wait
 from stepkeep.operations.staffing import explain_queue, explain_worker, judge
 from stepkeep.operations.transact import Transactor
@@ -138,7 +138,7 @@ async def unserved_steps(transactor: Transactor, plan: Plan, *, tenant: str) -> 
         spec = staff.specs.get(queue)
         if spec is None:
             continue
-        wanted = Wanted("", plan.definition_id, planned.no)
+        wanted = WaitingStep("", plan.definition_id, planned.no)
         why, text, _ = judge(spec, queue, staff.workers, staff.former, staff.now, wanted)
         if why is Why.NO_WORKER:
             return ["no worker is alive: the run waits until one is started"]

@@ -95,7 +95,7 @@ class DialectScribe:
         if hop is None:
             return []
         if self._plan is not None:
-            self._plan.hear(hop, move.cause)
+            self._plan.consume(hop, move.cause)
         if hop.digest is not None:
             self._untold[hop.no] = hop.digest
         lines = [self._line(move, hop, shown) for shown in self._projection.feed(self._seen(hop, move.cause.event))]

@@ -58,10 +58,10 @@ def places(field: str, old: Any, new: Any) -> list[Place]:
     [('retry.max', '30s', '1m')]
     """
     found = _differ((field,) if field else (), old, new)
-    return [(".".join(place), *told(place, was, now)) for place, was, now in found]
+    return [(".".join(place), *value_texts(place, was, now)) for place, was, now in found]
 
 
-def told(place: Sequence[str], old: Any, new: Any) -> tuple[str, str]:
+def value_texts(place: Sequence[str], old: Any, new: Any) -> tuple[str, str]:
     """Two values as texts. Of long ones, the part around the first difference is told."""
     was, now = _text(place, old), _text(place, new)
     if max(len(was), len(now)) <= LONGEST:

@@ -25,7 +25,7 @@ from stepkeep.operations.instants import instant
 from stepkeep.operations.open_gates import asked_people
 from stepkeep.operations.pauses import NONE, Pauses
 from stepkeep.operations.pausing import Pause
-from stepkeep.operations.services import Known, Service, Wanted
+from stepkeep.operations.services import Known, Service, WaitingStep
 from stepkeep.operations.staffing import judge, pause_of, queue_paused, start_command
 from stepkeep.operations.views import case_taken, element_counts, is_sleep, waits_until
 from stepkeep.store.rows import SlotRow
@@ -438,7 +438,7 @@ def _unclaimed(scene: Scene, step: Step) -> Cause:
         why, text, command = paused
         pause = pause_of(spec, scene.pauses)
         return Cause(code=why, subject=name, sentence=f"{said}; {text}.", since=since, command=command, pause=pause)
-    wanted, barred = Wanted(scene.run.id, scene.plan.definition_id, step.no), scene.ruled_out.get(step.no, {})
+    wanted, barred = WaitingStep(scene.run.id, scene.plan.definition_id, step.no), scene.ruled_out.get(step.no, {})
     others = tuple([known for known in scene.workers if known.row.owner not in barred])
     why, text, command = judge(spec, step.queue, others, scene.former, scene.now, wanted, scene.run.tenant)
     if barred:

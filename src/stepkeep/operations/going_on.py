@@ -17,8 +17,8 @@ from uuid_utils import uuid7
 from stepkeep.kernel.adoption import (
     Choice,
     Continuation,
+    ContinuationKind,
     ContinuationRequest,
-    GoingOn,
     Why,
     choose,
     has_begun,
@@ -77,7 +77,7 @@ ASKS_ANEW = (Why.INPUT_DIFFERS, Why.OWN_DECISION, Why.PLAN_DIFFERS)
 class ContinuationOptions(msgspec.Struct, frozen=True, kw_only=True):
     """What a caller asks for. `given` is another input, as JSON; `version` another version of the workflow."""
 
-    how: GoingOn
+    how: ContinuationKind
     start: str | None = None
     given: bytes | None = None
     version: int | None = None
@@ -95,7 +95,7 @@ class PreparedContinuation(msgspec.Struct, frozen=True, kw_only=True):
     references: tuple[str, ...]
 
 
-async def go_on(
+async def continue_run(
     transactor: Transactor,
     starter: Starter,
     run_id: str,
@@ -123,7 +123,7 @@ async def request_for(
         input=found.input,
         run_id=new_id,
         operation=str(wanted.how),
-        business_key=None if wanted.how is GoingOn.FORK else details.business_key,
+        business_key=None if wanted.how is ContinuationKind.FORK else details.business_key,
         correlation_id=details.correlation_id,
         priority=run.priority,
         rerun_of=run.id,
@@ -151,7 +151,7 @@ class ContinuationPreview(Answer, rename={"as_": "as", "from_": "from"}, kw_only
     """What a new run would adopt and run again."""
 
     run_id: str
-    as_: GoingOn
+    as_: ContinuationKind
     from_: str | None
     version: int
     adopted: list[str]
@@ -169,7 +169,7 @@ async def preview(
 ) -> ContinuationPreview:
     """What would run again, what would be adopted, and which effects may happen twice. It writes nothing."""
     found = await prepare(transactor, run_id, wanted, caller=caller)
-    if wanted.how is GoingOn.RETRY:
+    if wanted.how is ContinuationKind.RETRY:
         # The start itself asks in its transaction, after it has looked for the idempotency key.
         sources = sorted({one.run for _, _, one in found.continuation.in_order()})
         refuse_second_owner(
@@ -177,7 +177,7 @@ async def preview(
         )
     old = await plan_for(transactor, found.whole.record.run)
     rows = {step.no: step for step in found.whole.steps}
-    steps = [_told(choice, old, rows, found.plan) for choice in found.choices]
+    steps = [_step_fate(choice, old, rows, found.plan) for choice in found.choices]
     return ContinuationPreview(
         run_id=run_id,
         as_=wanted.how,
@@ -187,7 +187,7 @@ async def preview(
         runs_again=[one.step for one in steps if not one.adopted],
         reopens=[one.step for one in steps if one.reason in ASKS_ANEW and one.was is StepState.SUCCEEDED],
         may_repeat=[one.step for one in steps if one.may_repeat],
-        owns_undo=[one.step for one in steps if one.adopted and one.undo and wanted.how is GoingOn.RETRY],
+        owns_undo=[one.step for one in steps if one.adopted and one.undo and wanted.how is ContinuationKind.RETRY],
         continued_by=await transactor.store.find_reruns(caller.tenant, run_id),
         child_of=await _parent_of(transactor, caller.tenant, run_id),
         steps=steps,
@@ -200,7 +200,7 @@ async def _parent_of(transactor: Transactor, tenant: str, run_id: str) -> str | 
     return None if link is None else link.run_id
 
 
-def _told(choice: Choice, old: Plan, rows: Mapping[int, Step], new: Plan) -> StepFate:
+def _step_fate(choice: Choice, old: Plan, rows: Mapping[int, Step], new: Plan) -> StepFate:
     definition = new.steps[new.numbers[choice.name]].definition
     no = old.number(choice.name)
     return StepFate(
@@ -251,7 +251,7 @@ async def prepare(
     policy = None if live is None else compiled(live, transactor.plans.live.opened)
     choices = choose(old, {step.no: step for step in whole.steps}, plan, asked, undone, policy)
     adopted = [choice.name for choice in choices if choice.adopted]
-    is_migrated = wanted.how is GoingOn.MIGRATE
+    is_migrated = wanted.how is ContinuationKind.MIGRATE
     if plan is not old and not is_migrated and (found := list(obstacles(old.definition, plan.definition, adopted))):
         raise Conflict(
             f"run {run_id} cannot go on under version {plan.definition.version}: {found[0]}.", {"reasons": found}
@@ -279,12 +279,12 @@ async def refuse_rollback_run(transactor: Transactor, tenant: str, run_id: str) 
         )
 
 
-def _check_state(run_id: str, state: RunState, how: GoingOn) -> None:
-    if how is GoingOn.MIGRATE:
+def _check_state(run_id: str, state: RunState, how: ContinuationKind) -> None:
+    if how is ContinuationKind.MIGRATE:
         return  # `migrating.py` tells every reason against it
     if state not in RUN_TERMINAL:
         raise Conflict(f"run {run_id} is still {state}; cancel it or wait for its end before a {how}.")
-    if how is GoingOn.RETRY and state is RunState.SUCCEEDED:
+    if how is ContinuationKind.RETRY and state is RunState.SUCCEEDED:
         raise Conflict(f"run {run_id} has succeeded; nothing of it is left to retry. Rerun it from a step, or fork it.")
 
 

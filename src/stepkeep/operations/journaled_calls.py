@@ -29,7 +29,7 @@ class JournaledCalls:
         self._plan = plan
         self._calls: dict[int, PlannedStep] = {}
 
-    def hear(self, hop: Hop, cause: Cause) -> None:
+    def consume(self, hop: Hop, cause: Cause) -> None:
         """Learn what a flow calls, or what a handler adds, if this hop plans the first of it."""
         if hop.trigger in ADOPTING:
             self._adopt(hop, cause)

@@ -133,7 +133,7 @@ async def _create(
             key = _made(key_id, row.name, secret, chosen, at, ends, caller, quotas, limits)
             if secret is not None:
                 hand_out(hand, key_used(key))
-            detail = {**_told(key), **({"of_session": True} if secret is None else {})}
+            detail = {**_key_fields(key), **({"of_session": True} if secret is None else {})}
             return Change(event="key_created", subject=row.name, detail=detail, keys=(key,))
 
         return made
@@ -165,7 +165,7 @@ async def rotate_key(store: Store, access: Access, key_id: str, *, overlap: int,
             return Change(
                 event="key_rotated",
                 subject=old.owner,
-                detail={**_told(new), "old_ends_at": ends},
+                detail={**_key_fields(new), "old_ends_at": ends},
                 keys=(new, replace(old, expires_at=ends)),
             )
 
@@ -313,7 +313,7 @@ def _made(
 TOLD_OTHERWISE = frozenset({"tenant", "owner", "secret_hash", "created_at", "created_by"})
 
 
-def _told(row: ApiKey) -> Mapping[str, object]:
+def _key_fields(row: ApiKey) -> Mapping[str, object]:
     """What the journal of people has about a new key. `secret` is a hash of the stored hash: it shows a changed one."""
     columns = structs.asdict(row).items()
     told = {name: value for name, value in columns if value is not None and name not in TOLD_OTHERWISE}

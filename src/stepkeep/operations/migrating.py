@@ -15,7 +15,7 @@ from typing import Annotated, Any
 
 from msgspec.structs import replace
 
-from stepkeep.kernel.adoption import GoingOn
+from stepkeep.kernel.adoption import ContinuationKind
 from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.child_runs import is_child
 from stepkeep.kernel.decision import Accepted
@@ -135,7 +135,7 @@ async def migrate(
                 return before
             named = f"run {run_id} cannot be migrated to version {to}"
             raise Conflict(f"{named}: {reasons[0]}.", {"reasons": reasons})
-        request = await request_for(transactor, found, ContinuationOptions(how=GoingOn.MIGRATE), caller=caller)
+        request = await request_for(transactor, found, ContinuationOptions(how=ContinuationKind.MIGRATE), caller=caller)
         request = await starter.reduced(await _with_slot(transactor, request, run_id))
         event = CancelRequested(**requested(caller, run_id), reason=_cause(to, request.run_id, said))
         make = partial(MigrationBatch, transactor, starter, event, request, found.whole.record.run.seq)
@@ -253,7 +253,7 @@ async def _live(
 
 
 async def _examine(transactor: Transactor, run_id: str, to: int, caller: Caller) -> PreparedContinuation:
-    wanted = ContinuationOptions(how=GoingOn.MIGRATE, version=to)
+    wanted = ContinuationOptions(how=ContinuationKind.MIGRATE, version=to)
     found = await prepare(transactor, run_id, wanted, caller=caller)
     ends = deadlines(found.old, {row.no: row for row in found.whole.steps}, found.plan)
     began_at = await _began_at(transactor, found.whole.record)
@@ -293,7 +293,7 @@ async def _migrated_before(transactor: Transactor, run_id: str, to: int, tenant:
         if record is None or record.details.version != to:
             continue
         entries = await transactor.store.read_journal(tenant, other, limit=1)
-        if continues_of(run_id, entries)["as"] == GoingOn.MIGRATE:
+        if continues_of(run_id, entries)["as"] == ContinuationKind.MIGRATE:
             await plan_for(transactor, record.run)
             return Migrated(run_id=run_id, new_run_id=other, version=to, created=False)
     return None

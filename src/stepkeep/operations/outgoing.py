@@ -136,11 +136,11 @@ async def _derived(
     if takes & Takes.ENDINGS and not takes & Takes.TRANSITIONS:
         parts.append((list(_endings(record)), end))
     upto = min((place for _, place in parts), default=end)
-    found = [event for events, _ in parts for event in events if after < _place(event) <= upto]
-    return sorted(found, key=_place), upto
+    found = [event for events, _ in parts for event in events if after < _position(event) <= upto]
+    return sorted(found, key=_position), upto
 
 
-def _place(event: OutgoingEvent) -> Place:
+def _position(event: OutgoingEvent) -> Place:
     return (event.seq, event.number)
 
 

@@ -18,7 +18,7 @@ from stepkeep.operations import validate
 from stepkeep.operations.causes import span
 from stepkeep.operations.diagnosis import read_staff
 from stepkeep.operations.plans import plan_for, plan_of
-from stepkeep.operations.services import Wanted
+from stepkeep.operations.services import WaitingStep
 from stepkeep.operations.sleeping import is_asleep
 from stepkeep.operations.transact import Transactor
 from stepkeep.operations.views import is_sleep
@@ -136,7 +136,7 @@ class OwnRun:
         live = [known for known in staff.workers if known.is_live(staff.now)]
         return any(
             (spec := specs[self._plan.written_no(step.no)]) is not None
-            and not known.lacks(spec, step.queue, Wanted(self._id, self._plan.definition_id, step.no))
+            and not known.lacks(spec, step.queue, WaitingStep(self._id, self._plan.definition_id, step.no))
             for step in steps
             for known in live
         )

@@ -74,7 +74,7 @@ class DirectoryStore:
         self._path = Path(path)
 
     def put(self, digest: str, payload: bytes) -> None:
-        place = self._place(digest)
+        place = self._path_of(digest)
         if place.exists():
             return
         place.parent.mkdir(parents=True, exist_ok=True)
@@ -90,9 +90,9 @@ class DirectoryStore:
             raise
 
     def get(self, digest: str) -> bytes:
-        return self._place(digest).read_bytes()
+        return self._path_of(digest).read_bytes()
 
-    def _place(self, digest: str) -> Path:
+    def _path_of(self, digest: str) -> Path:
         return self._path / digest[:2] / digest
 
 

@@ -353,7 +353,7 @@ def _bound(what: str, payload: bytes | None) -> None:
         raise InvalidInput(f"{said}. Keep it elsewhere and pass its name.")
 
 
-def told(kind: type[A], accepted: Accepted, **more: Any) -> A:
+def answer_of(kind: type[A], accepted: Accepted, **more: Any) -> A:
     """What was accepted, as the answer of this kind."""
     record = {**dated(accepted.record), "repeated": accepted.repeated, **more}
     if isinstance(claim := record.get("claim"), msgspec.Raw):

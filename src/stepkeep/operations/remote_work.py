@@ -79,7 +79,7 @@ class WorkNotice(TypedDict):
     stopped: list[str] | None
 
 
-class Wanted(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class ClaimTerms(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What a worker claims: from these queues, or from those of these handlers."""
 
     slots: Annotated[int, Meta(ge=0, le=MOST_AT_ONCE, description="How many at most.")] = 1
@@ -213,7 +213,7 @@ class RemoteWork:
     async def claim(
         self,
         worker_id: str,
-        wanted: Wanted,
+        wanted: ClaimTerms,
         *,
         request: str | None,
         wait_seconds: float,
@@ -259,7 +259,7 @@ class RemoteWork:
         return renewed
 
     async def report(
-        self, worker_id: str, reports: Sequence[Report], wanted: Wanted | None, *, request: str | None
+        self, worker_id: str, reports: Sequence[Report], wanted: ClaimTerms | None, *, request: str | None
     ) -> tuple[list[Answer], list[Claim]]:
         """Report outcomes in one transaction and claim the steps they made ready, like any other worker."""
         row = await self._worker(worker_id)
@@ -465,7 +465,7 @@ class RemoteWork:
 
     # -- inside ------------------------------------------------------------------------------------------------------
     async def _claim_until(
-        self, row: Worker, wanted: Wanted, until: float, is_gone: Any, after: int | None, run: str | None
+        self, row: Worker, wanted: ClaimTerms, until: float, is_gone: Any, after: int | None, run: str | None
     ) -> list[Claim]:
         ready = asyncio.Event()
         unsubscribe = self._store.notifier.listen(lambda notification: ready.set())
@@ -485,7 +485,7 @@ class RemoteWork:
         finally:
             unsubscribe()
 
-    async def _claim_now(self, row: Worker, wanted: Wanted, after: int | None, run: str | None) -> list[Claim]:
+    async def _claim_now(self, row: Worker, wanted: ClaimTerms, after: int | None, run: str | None) -> list[Claim]:
         claimer = await self._claimer(row, wanted)
         if not claimer.queues or not wanted.slots:
             return []
@@ -494,7 +494,7 @@ class RemoteWork:
         self._hold(row, claims, wanted.lease_us)
         return claims
 
-    async def _claimer(self, row: Worker, wanted: Wanted) -> Claimer:
+    async def _claimer(self, row: Worker, wanted: ClaimTerms) -> Claimer:
         known = await self._queues()
         if wanted.queues is not None and set(wanted.queues) - known.keys():
             known = await self._queues(anew=True)
@@ -526,7 +526,7 @@ class RemoteWork:
             owner=row.owner,
         )
 
-    def _of_handlers(self, row: Worker, wanted: Wanted, known: Mapping[int, QueueSpec]) -> frozenset[int]:
+    def _of_handlers(self, row: Worker, wanted: ClaimTerms, known: Mapping[int, QueueSpec]) -> frozenset[int]:
         """The queues of these handlers that the worker can serve, as far as the service can tell."""
         now, names, limits = self._monotonic(), frozenset(wanted.handlers or ()), self.access.limits
         for name, group in itertools.product(sorted(names), wanted.groups or limits.queues or ("",)):

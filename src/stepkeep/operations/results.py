@@ -49,13 +49,13 @@ async def read_results(
     for key, status in succeeded.items():
         plan = plans.get(status.definition_id)
         if plan is not None and plan.definition.output is None:
-            results[key] = await _told(
+            results[key] = await _result_of(
                 transactor, key, status, {plan.steps[no].name: no for no in plan.results}, outputs
             )
     return results
 
 
-async def _told(
+async def _result_of(
     transactor: Transactor,
     key: RunKey,
     status: RunStatus,

@@ -199,7 +199,7 @@ class _Pass:
         self.pruned = Pruned()
 
     def count(self, found: int) -> None:
-        self._tell(found=self.pruned.found + found)
+        self._report_progress(found=self.pruned.found + found)
 
     async def free_to_go(self, run_ids: Sequence[str]) -> Sequence[str]:
         """The runs that their workflows do not keep longer. One whose state cannot be read stays."""
@@ -223,7 +223,7 @@ class _Pass:
                     continue
             free.append(run_id)
         if len(free) < len(run_ids):
-            self._tell(kept=self.pruned.kept + len(run_ids) - len(free))
+            self._report_progress(kept=self.pruned.kept + len(run_ids) - len(free))
         return free
 
     async def take(self, run_ids: Sequence[str], batch: int) -> None:
@@ -264,7 +264,7 @@ class _Pass:
             archive.discard()
         if sealed is None:
             return
-        self._tell(
+        self._report_progress(
             archived=self.pruned.archived + len(sealed.run_ids),
             archives=(*self.pruned.archives, str(sealed.manifest)),
         )
@@ -273,21 +273,21 @@ class _Pass:
 
     async def forget_audit(self, before: int, batch: int) -> None:
         while gone := await again_if_contended(lambda: self._store.audit.forget(self._tenant, before, batch)):
-            self._tell(audit=self.pruned.audit + gone)
+            self._report_progress(audit=self.pruned.audit + gone)
 
     async def forget_firings(self, before: int, batch: int) -> None:
         forget = self._store.triggers.forget_firings
         while gone := await again_if_contended(lambda: forget(self._tenant, before, batch)):
-            self._tell(firings=self.pruned.firings + gone)
+            self._report_progress(firings=self.pruned.firings + gone)
 
     async def forget_jobs(self, before: int) -> None:
         # One at a time: a job has up to a hundred thousand runs.
         while gone := await again_if_contended(lambda: self._store.jobs.forget(self._tenant, before, 1)):
-            self._tell(jobs=self.pruned.jobs + gone)
+            self._report_progress(jobs=self.pruned.jobs + gone)
 
     async def forget_keys(self, before: str, batch: int) -> None:
         while forgotten := await again_if_contended(lambda: self._store.forget_keys(self._tenant, before, batch)):
-            self._tell(keys=self.pruned.keys + forgotten)
+            self._report_progress(keys=self.pruned.keys + forgotten)
 
     def close(self) -> None:
         if self._archive is not None:
@@ -332,14 +332,14 @@ class _Pass:
     async def _delete(self, run_ids: Sequence[str]) -> None:
         began = time.monotonic()
         deleted = await again_if_contended(lambda: self._store.delete_runs(self._tenant, run_ids))
-        self._tell(deleted=self.pruned.deleted + len(deleted))
+        self._report_progress(deleted=self.pruned.deleted + len(deleted))
         # Pause as long as the work took, so that other programs have the disk half of the time.
         await asyncio.sleep(time.monotonic() - began)
 
     def _flawed(self, flawed: Sequence[Flaw]) -> None:
-        self._tell(flawed=(*self.pruned.flawed, *flawed)[:MOST_FLAWS])
+        self._report_progress(flawed=(*self.pruned.flawed, *flawed)[:MOST_FLAWS])
 
-    def _tell(self, **changes: Any) -> None:
+    def _report_progress(self, **changes: Any) -> None:
         self.pruned = replace(self.pruned, **changes)
         self._told(self.pruned)
 

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, UnsetType, field
 
-from stepkeep.kernel.adoption import GoingOn
+from stepkeep.kernel.adoption import ContinuationKind
 from stepkeep.kernel.rows import ChildMode
 from stepkeep.kernel.states import AttemptState, Phase, Rollback, RunState, StepState
 from stepkeep.operations.answers import Answer, says
@@ -147,7 +147,7 @@ class Continues(Answer, kw_only=True):
     """The run that a run repeats or continues, how, from which step, and which steps it adopted."""
 
     run: str
-    as_: GoingOn = field(name="as")
+    as_: ContinuationKind = field(name="as")
     from_: str | None = field(name="from")
     adopted: list[str]
 

@@ -151,7 +151,7 @@ class Lack(StrEnum):
     RUN = "run"
 
 
-class Wanted(NamedTuple):
+class WaitingStep(NamedTuple):
     """One step that waits for a worker: its run, its definition and its number."""
 
     run_id: str
@@ -172,7 +172,7 @@ class Known(msgspec.Struct, frozen=True):
         """Whether it claims steps."""
         return self.row.state in LIVE and not self.is_silent(now)
 
-    def misfit(self, spec: QueueSpec, wanted: Wanted | None) -> Misfit | None:
+    def misfit(self, spec: QueueSpec, wanted: WaitingStep | None) -> Misfit | None:
         """Why it hands this step back; without a step, why it hands back some step of the queue."""
         offered = () if self.service is None else self.service.misfits
         asked = None if wanted is None else (wanted.definition, wanted.no)
@@ -185,7 +185,7 @@ class Known(msgspec.Struct, frozen=True):
             None,
         )
 
-    def lacks(self, spec: QueueSpec, number: int, wanted: Wanted | None = None) -> tuple[Lack, ...]:
+    def lacks(self, spec: QueueSpec, number: int, wanted: WaitingStep | None = None) -> tuple[Lack, ...]:
         """What keeps it from serving this queue, and this step of it if one is given."""
         offer = self.service
         if offer is None:

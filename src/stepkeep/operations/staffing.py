@@ -16,7 +16,7 @@ from stepkeep.kernel.definition import QueueSpec
 from stepkeep.operations.causes import ATTENTION, Cause, Explanation, PausedBy, Why, listed, queue_words, span
 from stepkeep.operations.instants import instant
 from stepkeep.operations.pauses import NONE, Pauses
-from stepkeep.operations.services import Known, Lack, Service, Wanted, kinds_of
+from stepkeep.operations.services import Known, Lack, Service, WaitingStep, kinds_of
 from stepkeep.store.records import Backlog
 
 MODULE = "MODULE_OR_FILE.py"
@@ -29,7 +29,7 @@ def judge(
     workers: Sequence[Known],
     former: Sequence[Service],
     now: int,
-    wanted: Wanted | None = None,
+    wanted: WaitingStep | None = None,
     tenant: str = "default",
 ) -> tuple[Why, str, tuple[str, ...]]:
     """Which of the workers could take a step of this queue (`wanted`, if given), and if none, what all of them lack."""

@@ -17,7 +17,7 @@ from uuid_utils import uuid7
 
 from stepkeep.definition.bounds import MAX_PRIORITY
 from stepkeep.definition.run_input import check_json_input, is_declared, is_quick
-from stepkeep.kernel.adoption import Continuation, GoingOn
+from stepkeep.kernel.adoption import Continuation, ContinuationKind
 from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.child_runs import CONTINUE
 from stepkeep.kernel.create import create_run
@@ -365,7 +365,7 @@ class Starter:
             else:
                 declared = msgspec.structs.replace(definition, steps=())
                 await aside_large(request.caller.tenant, len(request.input), check_json_input, declared, request.input)
-        undoes = request.continuation is not None and request.continuation.how is GoingOn.ROLLBACK
+        undoes = request.continuation is not None and request.continuation.how is ContinuationKind.ROLLBACK
         if not undoes and request.operation != CONTINUE:
             # What a withdrawn version did can still be undone, and its runs go on.
             await self.withdrawals.refuse(request.caller.tenant, definition.name, definition.version)

@@ -101,7 +101,7 @@ class TenantTail:
                 # An entry before this one was written by a transaction with a later position.
                 limit = found.entry.seq - after
                 entries = await self._transactor.store.read_journal(self._tenant, found.entry.run_id, after, limit)
-            told += [await self._tell(found.position, entry) for entry in entries if self._order.take(entry)]
+            told += [await self._line_of(found.position, entry) for entry in entries if self._order.take(entry)]
         return told
 
     async def check(self) -> None:
@@ -111,7 +111,7 @@ class TenantTail:
         if int(end.partition(".")[0]) < int(self.position.partition(".")[0]):
             self.position = end
 
-    async def _tell(self, position: str, entry: SealedEntry) -> Told:
+    async def _line_of(self, position: str, entry: SealedEntry) -> Told:
         scribe = Scribe("run", entry.run_id, await self._names_of(entry.run_id))
         return {
             "position": position,

@@ -20,12 +20,12 @@ from stepkeep.kernel.segments import read_element_name
 from stepkeep.kernel.states import STEP_TERMINAL, Phase, RunState, StepState
 from stepkeep.simulate import script
 from stepkeep.simulate.endings import Ending, ending_of
-from stepkeep.simulate.fates import Deviation, Fate, Part, Place, case_place, deviation, fates_of
+from stepkeep.simulate.fates import Deviation, Fate, FatePoint, Part, case_place, deviation, fates_of
 from stepkeep.simulate.script import upcoming
 from stepkeep.simulate.world import Stage, World, cases_of
 
 Progress = Callable[[int, int], None]
-Offer = tuple[Place, Fate]
+Offer = tuple[FatePoint, Fate]
 
 WORK = 4_000_000
 """The total budget: a decision costs 16, each of its rows 1. About twenty seconds."""
@@ -85,7 +85,7 @@ class Explorer:
     # -- the base path, and one deviation ----------------------------------------------------------------------------
     def _walk_base(self, sample: _Sample | None) -> int:
         """Walk the path without failures. Without a sample, only count what branches off."""
-        world, offered, asked = World.born(self._stage), 0, set[Place]()
+        world, offered, asked = World.born(self._stage), 0, set[FatePoint]()
         while not world.over and (coming := upcoming(world)) is not None:
             if not isinstance(coming.event, StepClaimed) or world.run.state is RunState.QUEUED:
                 for offer in self._first_offers(world):
@@ -105,7 +105,7 @@ class Explorer:
             self._endings.insert(0, ending_of(world))
         return offered
 
-    def _answers(self, place: Place) -> list[Offer]:
+    def _answers(self, place: FatePoint) -> list[Offer]:
         """Every other answer to a condition or a choice than that of the base path."""
         if place.part is Part.CONDITION:
             return [(place, fate) for fate in (Fate.IS_FALSE, Fate.IS_BROKEN)]
@@ -129,7 +129,7 @@ class Explorer:
                 continue
             if fate is Fate.RUN_TIMES_OUT and world.run.due_at is None:
                 continue
-            yield Place(Part.RUN), fate
+            yield FatePoint(Part.RUN), fate
 
     # -- a second deviation --------------------------------------------------------------------------------------------
     def _second_offers(self, world: World) -> Iterator[Offer]:
@@ -146,8 +146,8 @@ class Explorer:
         if state in (RunState.STOPPING, RunState.COMPENSATING) and state not in world.seen:
             world.seen |= {state}
             if state is RunState.STOPPING:
-                yield from ((Place(Part.FLIGHT), fate) for fate in (Fate.STOPS, Fate.HEARS_NOTHING))
-            yield Place(Part.RUN), Fate.CANCELLED
+                yield from ((FatePoint(Part.FLIGHT), fate) for fate in (Fate.STOPS, Fate.HEARS_NOTHING))
+            yield FatePoint(Part.RUN), Fate.CANCELLED
 
     def _is_other(self, world: World, planned: PlannedStep) -> bool:
         """Whether it is an undo step, or a case that this path takes and the base path does not."""
@@ -195,7 +195,7 @@ class Explorer:
         else:
             world.apply(world.decide(script.cancel(fate is Fate.CANCELLED_AND_UNDONE)))
 
-    def _named(self, world: World, place: Place, fate: Fate) -> Deviation:
+    def _named(self, world: World, place: FatePoint, fate: Fate) -> Deviation:
         plan = self._stage.plan
         if place.part is Part.RUN:
             return deviation(place, fate, _moment(world))
@@ -277,7 +277,7 @@ class Explorer:
     # -- as long as it may take ----------------------------------------------------------------------------------------
     def _slowest(self) -> list[Ending]:
         """Everything takes its longest time and succeeds; or does so until one step has timed out for good."""
-        slow = deviation(Place(Part.RUN), Fate.SLOW, "")
+        slow = deviation(FatePoint(Part.RUN), Fate.SLOW, "")
         every = self._stage.plan.steps
         steps = [planned for planned in every if planned.executor is not None and planned.segment is None]
         sample = _Sample(len(steps), min(len(steps), SLOW_ENDS))
@@ -288,7 +288,7 @@ class Explorer:
             world = World.born(self._stage)
             world.slow, world.deviations = True, (slow,)
             if planned is not None:
-                place = Place(Part.WORK, planned.no)
+                place = FatePoint(Part.WORK, planned.no)
                 world.deviate(self._named(world, place, Fate.TIMES_OUT))
             found.append(self._to_the_end(world, level=3))
             if self._stage.work > WORK // 4:
@@ -305,7 +305,7 @@ class Explorer:
             world.apply(world.decide(coming.event))
         if last is None:
             return []
-        late = self._take(last, (Place(Part.RUN), Fate.RUN_TIMES_OUT))
+        late = self._take(last, (FatePoint(Part.RUN), Fate.RUN_TIMES_OUT))
         late.slow, late.deviations = True, (*late.deviations, slow)
         return [self._to_the_end(late, level=3)]
 

@@ -1,7 +1,7 @@
 """What may happen to each part of a run, with its text for reports. Data only.
 
-A fate belongs to a part (`Place`): a step's handler, gate, hold, wait, manual completion, condition, rules before or
-after its handler, the attempts in flight when the run stops, or the run as a whole. The first fate of each part is
+A fate belongs to a part (`FatePoint`): a step's handler, gate, hold, wait, manual completion, condition, rules before
+or after its handler, the attempts in flight when the run stops, or the run as a whole. The first fate of each part is
 success.
 """
 
@@ -40,7 +40,7 @@ class Part(StrEnum):
     RUN = "run"
 
 
-class Place(NamedTuple):
+class FatePoint(NamedTuple):
     """A part of the step with this number. Conditions use their text as the key, because equal conditions have equal
     results; choices use the name of their step, and their cases that of the element."""
 
@@ -48,8 +48,8 @@ class Place(NamedTuple):
     key: int | str = ""
 
 
-def case_place(step: str, case: int) -> Place:
-    return Place(Part.CHOICE, element_name(step, case))
+def case_place(step: str, case: int) -> FatePoint:
+    return FatePoint(Part.CHOICE, element_name(step, case))
 
 
 class Fate(StrEnum):
@@ -118,56 +118,56 @@ WORDS = {
 class Deviation(msgspec.Struct, frozen=True, kw_only=True):
     """One deviation from success. `step` is None if it concerns the run as a whole."""
 
-    place: Place
+    place: FatePoint
     fate: Fate
     step: str | None
     text: str
 
 
-def deviation(place: Place, fate: Fate, name: str, step: str | None = None) -> Deviation:
+def deviation(place: FatePoint, fate: Fate, name: str, step: str | None = None) -> Deviation:
     return Deviation(place=place, fate=fate, step=step, text=WORDS[place.part, fate].format(step=name))
 
 
-def fates_of(planned: PlannedStep, state: StepState, ends: ChildEnds = UNKNOWN) -> Iterator[tuple[Place, Fate]]:
+def fates_of(planned: PlannedStep, state: StepState, ends: ChildEnds = UNKNOWN) -> Iterator[tuple[FatePoint, Fate]]:
     """Every deviation that is possible for a step that has entered this state. `ends` tells of the child it starts."""
     no = planned.no
     match state:
         case StepState.RUNNING if planned.phase is Phase.CHECK:
-            yield from ((Place(Part.RULES, no), fate) for fate in (Fate.BREAKS_RULES, Fate.LOSES_WORKERS))
+            yield from ((FatePoint(Part.RULES, no), fate) for fate in (Fate.BREAKS_RULES, Fate.LOSES_WORKERS))
         case StepState.RUNNING:
             if planned.has_pre:
-                yield Place(Part.FIRST, no), Fate.BREAKS_RULES
-            yield from ((Place(Part.WORK, no), fate) for fate in _work(planned))
+                yield FatePoint(Part.FIRST, no), Fate.BREAKS_RULES
+            yield from ((FatePoint(Part.WORK, no), fate) for fate in _work(planned))
         case StepState.VALIDATING:
-            yield from ((Place(Part.RULES, no), fate) for fate in (Fate.BREAKS_RULES, Fate.LOSES_WORKERS))
+            yield from ((FatePoint(Part.RULES, no), fate) for fate in (Fate.BREAKS_RULES, Fate.LOSES_WORKERS))
         case StepState.AWAITING_APPROVAL if is_held(planned):
             if planned.phase is Phase.MAIN and planned.definition.on_exhausted is not OnExhausted.HOLD_REQUIRED:
-                yield Place(Part.HOLD, no), Fate.SKIPPED
-            yield Place(Part.HOLD, no), Fate.FAILED
+                yield FatePoint(Part.HOLD, no), Fate.SKIPPED
+            yield FatePoint(Part.HOLD, no), Fate.FAILED
         case StepState.AWAITING_APPROVAL:
-            yield from ((Place(Part.GATE, no), fate) for fate in (Fate.REJECTED, Fate.EXPIRES))
+            yield from ((FatePoint(Part.GATE, no), fate) for fate in (Fate.REJECTED, Fate.EXPIRES))
         case StepState.AWAITING_EVENT if planned.sleeps:
             return
         case StepState.AWAITING_EVENT:
-            yield Place(Part.WAIT, no), Fate.EXPIRES
+            yield FatePoint(Part.WAIT, no), Fate.EXPIRES
         case StepState.AWAITING_COMPLETION:
             fates = (Fate.COMPLETED_FAILED, Fate.COMPLETED_CANCELLED, Fate.EXPIRES)
-            yield from ((Place(Part.HAND, no), fate) for fate in fates)
+            yield from ((FatePoint(Part.HAND, no), fate) for fate in fates)
         case StepState.AWAITING_CHILDREN if planned.phase is Phase.UNDO:
-            yield Place(Part.ROLLBACK, no), Fate.FAILS
+            yield FatePoint(Part.ROLLBACK, no), Fate.FAILS
             if ends.may_leave:
-                yield Place(Part.ROLLBACK, no), Fate.LEAVES_SOMETHING
+                yield FatePoint(Part.ROLLBACK, no), Fate.LEAVES_SOMETHING
         case StepState.AWAITING_CHILDREN if planned.segment is not None:
             return  # Its elements have fates of their own.
         case StepState.AWAITING_CHILDREN:
             if ends.fails:
-                yield Place(Part.CHILD, no), Fate.FAILS
+                yield FatePoint(Part.CHILD, no), Fate.FAILS
             if ends.is_rolled_back:
-                yield Place(Part.CHILD, no), Fate.CHILD_ROLLED_BACK
-            yield Place(Part.CHILD, no), Fate.CHILD_CANCELLED
+                yield FatePoint(Part.CHILD, no), Fate.CHILD_ROLLED_BACK
+            yield FatePoint(Part.CHILD, no), Fate.CHILD_CANCELLED
             child = planned.definition.child
             if ends.never_ends or (child is not UNSET and child.deadline is not None):
-                yield Place(Part.CHILD, no), Fate.EXPIRES
+                yield FatePoint(Part.CHILD, no), Fate.EXPIRES
         case _:
             return
 

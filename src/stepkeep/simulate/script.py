@@ -40,7 +40,7 @@ from stepkeep.kernel.resources import unlimited_grants
 from stepkeep.kernel.retry import may_retry
 from stepkeep.kernel.rows import Edge, Step, is_exhausted
 from stepkeep.kernel.states import Category, OnFailure, Phase, RunState, StepState
-from stepkeep.simulate.fates import Fate, Part, Place, nuisance
+from stepkeep.simulate.fates import Fate, FatePoint, Part, nuisance
 from stepkeep.simulate.world import RUN_ID, TENANT, WALKED, WORKER, World
 
 TOKEN = "simulate"  # noqa: S105 - the hash of a token that opens nothing
@@ -98,7 +98,7 @@ def _claim(world: World, no: int) -> StepClaimed:
 def _fate(world: World, row: Step, part: Part) -> Fate:
     """The fate of a step's work. A person who retries a held step has mended what was wrong, so it goes well then."""
     is_mended = row.note is not None and row.note.spent > 0
-    return Fate.GOES_WELL if is_mended else world.fate(Place(part, row.no))
+    return Fate.GOES_WELL if is_mended else world.fate(FatePoint(part, row.no))
 
 
 def _next_of(world: World, row: Step) -> Happening | None:
@@ -108,19 +108,19 @@ def _next_of(world: World, row: Step) -> Happening | None:
         case StepState.RETRYING:
             return _when_due(row)
         case StepState.AWAITING_APPROVAL if is_exhausted(row):
-            choice = _DECIDED.get(world.fate(Place(Part.HOLD, row.no)), HoldChoice.RETRY)
+            choice = _DECIDED.get(world.fate(FatePoint(Part.HOLD, row.no)), HoldChoice.RETRY)
             return _answered(world, row, Fate.GOES_WELL, HoldDecided(**HEAD, no=row.no, choice=choice))
         case StepState.AWAITING_APPROVAL:
-            fate = world.fate(Place(Part.GATE, row.no))
+            fate = world.fate(FatePoint(Part.GATE, row.no))
             return _answered(world, row, fate, GateDecided(**HEAD, no=row.no, approve=fate is not Fate.REJECTED))
         case StepState.AWAITING_EVENT if world.stage.plan.of(row).sleeps:
             return _when_due(row)
         case StepState.AWAITING_EVENT:
             assert row.note is not None
             arrived = MessageArrived(**HEAD, id=f"m{row.no}", name=row.note.event or "", payload=b"{}")
-            return _answered(world, row, world.fate(Place(Part.WAIT, row.no)), arrived)
+            return _answered(world, row, world.fate(FatePoint(Part.WAIT, row.no)), arrived)
         case StepState.AWAITING_COMPLETION:
-            fate = world.fate(Place(Part.HAND, row.no))
+            fate = world.fate(FatePoint(Part.HAND, row.no))
             signal = CompletionSignalled(**HEAD, no=row.no, token=TOKEN, outcome=_BY_HAND.get(fate, _SUCCEEDED))
             return _answered(world, row, fate, signal)
         case StepState.AWAITING_CHILDREN if world.stage.plan.of(row).segment is not None:
@@ -141,10 +141,10 @@ _BY_HAND = {Fate.COMPLETED_FAILED: ManualOutcome.FAILED, Fate.COMPLETED_CANCELLE
 def _child(world: World, row: Step) -> Happening | None:
     """The end of a child, which is called back where the run stops. Its own paths are walked by themselves."""
     assert row.note is not None
-    fate, state = world.fate(Place(Part.CHILD, row.no)), RunState.CANCELLED
+    fate, state = world.fate(FatePoint(Part.CHILD, row.no)), RunState.CANCELLED
     if world.run.state is not RunState.STOPPING:
         state = _ENDS.get(fate, RunState.SUCCEEDED)
-    elif world.fate(Place(Part.FLIGHT)) is Fate.HEARS_NOTHING:
+    elif world.fate(FatePoint(Part.FLIGHT)) is Fate.HEARS_NOTHING:
         return None
     activation = row.note.activation or 0
     ended = ChildEnded(
@@ -177,7 +177,7 @@ _ENDS = {
 def _rollback(world: World, row: Step) -> Happening | None:
     """The end of the rollback of a child. One that only leaves something found nothing that it could undo."""
     assert row.note is not None
-    fate = world.fate(Place(Part.ROLLBACK, row.no))
+    fate = world.fate(FatePoint(Part.ROLLBACK, row.no))
     leaves = fate is Fate.LEAVES_SOMETHING
     state = RunState.FAILED if fate is Fate.FAILS else RunState.CANCELLED if leaves else RunState.ROLLED_BACK
     activation = row.note.activation or 0
@@ -208,7 +208,7 @@ def _in_flight(world: World, row: Step) -> Happening | None:
     rules = row.state is StepState.VALIDATING or planned.phase is Phase.CHECK
     fate = _fate(world, row, Part.RULES if rules else Part.WORK)
     if world.run.state is RunState.STOPPING and fate is Fate.GOES_WELL:
-        flight = world.fate(Place(Part.FLIGHT))
+        flight = world.fate(FatePoint(Part.FLIGHT))
         if flight is Fate.HEARS_NOTHING:
             return None
         if flight is Fate.STOPS and not rules:

@@ -39,7 +39,7 @@ from stepkeep.kernel.segments import Segment
 from stepkeep.kernel.states import RUN_TERMINAL, STEP_TERMINAL, AttemptState, RunState, StepState
 from stepkeep.kernel.stopping import is_in_doubt, leaves_effect
 from stepkeep.simulate.children import UNKNOWN, ChildEnds, child_key
-from stepkeep.simulate.fates import Deviation, Fate, Part, Place, case_place
+from stepkeep.simulate.fates import Deviation, Fate, FatePoint, Part, case_place
 
 TENANT, RUN_ID, WORKER = "simulate", "simulate", 1
 WALKED = 2
@@ -102,7 +102,7 @@ class Stage:
         self.children = children or {}
         definition, self.given = _with_plain_gates(_without_moments(without_jitter(definition))), given
         self.asking: World | None = None
-        self.asked: list[Place] = []
+        self.asked: list[FatePoint] = []
         self.work = 0
         self.plan: Plan = build_plan(
             definition,
@@ -141,7 +141,7 @@ class Stage:
         """How the child of this step may end, as far as its workflow is known."""
         return self.children.get(child_key(planned), UNKNOWN)
 
-    def fate(self, place: Place) -> Fate:
+    def fate(self, place: FatePoint) -> Fate:
         """What the path that asks has here; it goes well where none does."""
         return Fate.GOES_WELL if self.asking is None else self.asking.fate(place)
 
@@ -197,7 +197,7 @@ class WalkedChoice(WalkedGrowth):
     def chosen(self, view: ConditionView) -> int | None:
         if not self._is_open:
             return next((place for place, test in enumerate(self._tests) if test is None or test.holds(view)), None)
-        whole = Place(Part.CHOICE, self._name)
+        whole = FatePoint(Part.CHOICE, self._name)
         self._stage.asked.append(whole)
         match self._stage.fate(whole):
             case Fate.IS_BROKEN:
@@ -221,7 +221,7 @@ class Answered:
         stage = self._stage
         if not self._open:
             return self._condition.holds(view)
-        place = Place(Part.CONDITION, self._text)
+        place = FatePoint(Part.CONDITION, self._text)
         stage.asked.append(place)
         fate = stage.fate(place)
         if fate is Fate.IS_BROKEN:
@@ -242,7 +242,7 @@ class World:
         self.fresh: list[int] = []
         self.done: frozenset[int] = frozenset()
         self.unsure: frozenset[int] = frozenset()
-        self.fates: dict[Place, Fate] = {}
+        self.fates: dict[FatePoint, Fate] = {}
         self.deviations: tuple[Deviation, ...] = ()
         self.seen: frozenset[RunState] = frozenset()
         self.slow = False
@@ -284,7 +284,7 @@ class World:
     def over(self) -> bool:
         return self.run.state in RUN_TERMINAL
 
-    def fate(self, place: Place) -> Fate:
+    def fate(self, place: FatePoint) -> Fate:
         return self.fates.get(place, Fate.GOES_WELL)
 
     def name(self, no: int) -> str:

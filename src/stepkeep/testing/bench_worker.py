@@ -150,7 +150,7 @@ class BenchWorker:
             await self._fall_silent(claim, said)
         else:
             await self._take_time(claim, 0 if replacement is None else replacement.takes)
-            await self._tell(job, self._late(claim, replacement) or said)
+            await self._report_outcome(job, self._late(claim, replacement) or said)
 
     async def _first(self, job: Job, pre: Prepared) -> Outcome | None:
         """The rules before the handler: the outcome of the attempt if they do not hold."""
@@ -181,7 +181,7 @@ class BenchWorker:
 
         return await self._hand.do(job, act)
 
-    async def _tell(self, job: Job, outcome: Outcome) -> None:
+    async def _report_outcome(self, job: Job, outcome: Outcome) -> None:
         """Report; if the step has rules, they are evaluated next under the same lease."""
         claim = job.claim
         if isinstance(outcome, Proposed):

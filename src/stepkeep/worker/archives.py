@@ -41,7 +41,7 @@ async def archiving(
     `deletes`, runs go whose declared time has passed."""
     sweeper = ArchiveSweeper(transactor, tenant=tenant, verify=verified, base=base)
 
-    def told(swept: Swept) -> None:
+    def log_swept(swept: Swept) -> None:
         for one in swept.bundles:
             tell(f"run {one.run_id} ({one.workflow}, {one.state}) is archived in {one.folder}")
         for run_id, why in swept.problems:
@@ -51,7 +51,7 @@ async def archiving(
 
     async def keep() -> None:
         async for swept in sweeper.follow(deletes=deletes):
-            told(swept)
+            log_swept(swept)
 
     keeping = asyncio.create_task(keep(), name="archives")
     try:
@@ -60,4 +60,4 @@ async def archiving(
         keeping.cancel()
         await asyncio.gather(keeping, return_exceptions=True)
         with suppress(StepkeepError):  # the database is away; another worker makes up for it
-            told(await sweeper.sweep())
+            log_swept(await sweeper.sweep())

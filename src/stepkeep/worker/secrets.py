@@ -174,7 +174,7 @@ def _names(source: Source) -> frozenset[str] | None:
 
 def _sources(secrets: Secrets) -> Iterable[Source]:
     if callable(secrets.values):
-        yield _Asked(secrets.values)
+        yield _FunctionSource(secrets.values)
     elif secrets.values is not None:
         yield _Values(secrets.values)
     if secrets.environment:
@@ -198,7 +198,7 @@ class _Values:
         return plain_text(self._values.get(name))
 
 
-class _Asked:
+class _FunctionSource:
     """A function of the program."""
 
     def __init__(self, ask: Callable[[str], str | None]) -> None:

@@ -97,7 +97,7 @@ class JournalFold:
             if hop.trigger == StepTrigger.RULES_PASSED:
                 self._rules_were_evaluated(hop, entry)
             if hop.no != RUN_ENTITY:
-                self.planned.hear(hop, entry.causes[hop.by])
+                self.planned.consume(hop, entry.causes[hop.by])
                 self._take_step(hop)
             elif hop.target == RunState.STOPPING:
                 self.stopped = True

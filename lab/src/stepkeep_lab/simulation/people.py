@@ -14,7 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from stepkeep.definition.compiled_policy import PolicyDocument
-from stepkeep.kernel.adoption import GoingOn
+from stepkeep.kernel.adoption import ContinuationKind
 from stepkeep.kernel.authority import Caller, MembershipKind
 from stepkeep.kernel.decision import Accepted
 from stepkeep.kernel.definition import SECOND, PolicyEffect
@@ -25,7 +25,7 @@ from stepkeep.kernel.rows import Run, Step, is_exhausted
 from stepkeep.kernel.states import RUN_TERMINAL, STEP_TERMINAL, STEP_WAITING, RunState, StepState
 from stepkeep.kernel.stuck import CHOICES
 from stepkeep.operations import interventions, mailbox, pauses, pausing, people, quarantine
-from stepkeep.operations.going_on import ContinuationOptions, go_on
+from stepkeep.operations.going_on import ContinuationOptions, continue_run
 from stepkeep.operations.migrating import migrate
 from stepkeep.operations.plans import plan_of
 from stepkeep.operations.rerun import rerun
@@ -782,12 +782,12 @@ async def _again(server: Server, run: Run, turn: int, key: str, actor: str) -> S
     by: dict[str, Any] = {"caller": Caller(TENANT, actor), "idempotency_key": key}
     if turn % 3 == 0:
         return await rerun(server.transactor, server.starter, run.id, **by)
-    wanted = ContinuationOptions(how=GoingOn.RETRY)
+    wanted = ContinuationOptions(how=ContinuationKind.RETRY)
     if turn % 3 == 1:
         plan = await plan_of(server.transactor, TENANT, run.id)
         step = plan.steps[turn % plan.size].name
-        wanted = ContinuationOptions(how=(GoingOn.FORK, GoingOn.RERUN)[turn % 2], start=step)
-    return await go_on(server.transactor, server.starter, run.id, wanted, **by)
+        wanted = ContinuationOptions(how=(ContinuationKind.FORK, ContinuationKind.RERUN)[turn % 2], start=step)
+    return await continue_run(server.transactor, server.starter, run.id, wanted, **by)
 
 
 def _only_reminds(step: Step) -> bool:

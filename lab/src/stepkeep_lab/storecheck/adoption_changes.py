@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-from stepkeep.kernel.adoption import GoingOn
+from stepkeep.kernel.adoption import ContinuationKind
 from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.plan import Plan
 from stepkeep.operations import going_on, people
@@ -27,11 +27,12 @@ async def continue_one(on_both: OnBoth, plans: Sequence[Plan], tenant: str) -> l
     """Let a run end with a finished step, and continue it in every way. It returns the runs that it made."""
     by: dict[str, Any] = {"caller": Caller(tenant, ACTOR)}
 
-    async def goes_on(run: str, how: GoingOn) -> Any:
-        wanted = ContinuationOptions(how=how, start=NEXT if how is GoingOn.FORK else None)
+    async def goes_on(run: str, how: ContinuationKind) -> Any:
+        wanted = ContinuationOptions(how=how, start=NEXT if how is ContinuationKind.FORK else None)
         return (
             await on_both(
-                lambda bench, _: going_on.go_on(bench.transactor, bench.starter, run, wanted, **by), f"{how} at last"
+                lambda bench, _: going_on.continue_run(bench.transactor, bench.starter, run, wanted, **by),
+                f"{how} at last",
             )
         )[0]
 
@@ -48,10 +49,10 @@ async def continue_one(on_both: OnBoth, plans: Sequence[Plan], tenant: str) -> l
     sent: dict[str, Any] = {"caller": Caller(tenant, "outside"), "message_id": "the last"}
     await on_both(lambda bench, _: people.send(bench.transactor, made[0], "paid", b"{}", **sent), "send at last")
     await cancel(made[0])
-    made.append((await goes_on(made[0], GoingOn.RETRY)).run_id)
-    await goes_on(made[0], GoingOn.RETRY)  # refused: that run is retried already
+    made.append((await goes_on(made[0], ContinuationKind.RETRY)).run_id)
+    await goes_on(made[0], ContinuationKind.RETRY)  # refused: that run is retried already
     await cancel(made[1])
-    made.append((await goes_on(made[1], GoingOn.RETRY)).run_id)
-    made += [(await goes_on(made[0], GoingOn.FORK)).run_id for _ in range(2)]
+    made.append((await goes_on(made[1], ContinuationKind.RETRY)).run_id)
+    made += [(await goes_on(made[0], ContinuationKind.FORK)).run_id for _ in range(2)]
     await on_both(look, "adopted at last")
     return made

@@ -17,7 +17,7 @@ from unittest.mock import patch
 
 from msgspec.structs import replace
 
-from stepkeep.kernel.adoption import GoingOn
+from stepkeep.kernel.adoption import ContinuationKind
 from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.decision import Claimer
 from stepkeep.kernel.definition import SECOND, Definition
@@ -416,14 +416,14 @@ class Comparison:
     async def continue_run(self) -> None:
         """Retry or fork a run; most are refused, because they have not ended."""
         run, key = self.run(), self.random.choice((None, *KEYS))
-        how, number = self.random.choice(tuple(GoingOn)), self.random.randrange(9)
+        how, number = self.random.choice(tuple(ContinuationKind)), self.random.randrange(9)
         tenant = self.tenancy.name
 
         async def act(bench: Bench, place: int) -> Any:
             plan = await plan_of(bench.transactor, tenant, run)
-            start = None if how is GoingOn.RETRY else plan.steps[number % plan.size].name
+            start = None if how is ContinuationKind.RETRY else plan.steps[number % plan.size].name
             by: dict[str, Any] = {"caller": Caller(tenant, ACTOR), "idempotency_key": key}
-            return await going_on.go_on(
+            return await going_on.continue_run(
                 bench.transactor, bench.starter, run, ContinuationOptions(how=how, start=start), **by
             )
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from stepkeep.cli.arguments import arg, opt
-from stepkeep.cli.asking import require_database, told
+from stepkeep.cli.asking import print_value, require_database
 from stepkeep.cli.command import Commands
 from stepkeep.cli.settings import Needs, Settings
 from stepkeep.edges.safe_text import inert_line
@@ -28,7 +28,7 @@ db = Commands("db", "Look after the database.")
 @db.command("migrate", Needs.DATABASE)
 def migrate(settings: Settings) -> int:
     """Bring the database's schema up to date; what is there already is left alone."""
-    return _tell(settings, asyncio.run(_ask(settings, migrating=True)))
+    return _print_counts(settings, asyncio.run(_ask(settings, migrating=True)))
 
 
 @db.command("status", Needs.DATABASE)
@@ -37,7 +37,7 @@ def status(settings: Settings) -> int:
 
     Exit status 1 when something is amiss.
     """
-    return _tell(settings, asyncio.run(_ask(settings, migrating=False)))
+    return _print_counts(settings, asyncio.run(_ask(settings, migrating=False)))
 
 
 @db.command("maintain", Needs.DATABASE)
@@ -56,7 +56,7 @@ def maintain(settings: Settings) -> int:
         if done.weeks_denied:
             yield f"  {done.weeks_denied} are missing, and this role may not make them: run this as the owner"
 
-    return told(settings, {"maintenance": view}, words(), failed=done.put_off or done.weeks_denied)
+    return print_value(settings, {"maintenance": view}, words(), failed=done.put_off or done.weeks_denied)
 
 
 @db.command("backup", Needs.DATABASE)
@@ -78,7 +78,7 @@ def backup(
     require_database(settings)
     size = copy(store.path, Path(file))
     said = f"{inert_line(file)}: {size:,} bytes, checked"
-    return told(settings, {"backup": {"file": file, "size_bytes": size}}, said)
+    return print_value(settings, {"backup": {"file": file, "size_bytes": size}}, said)
 
 
 @db.command("grants", Needs.DATABASE)
@@ -106,7 +106,7 @@ def grants(
     namespace = read_namespace(parse_qs(where.query, keep_blank_values=True).get("schema", [DEFAULT])[-1])
     said = statements(role, Part(part), database=database, schema=namespace.name)
     note = "-- CONNECT needs the owner of the database: to another role psql says that no privileges were granted."
-    return told(settings, {"grants": said}, (note, *said))
+    return print_value(settings, {"grants": said}, (note, *said))
 
 
 async def _maintain(settings: Settings) -> Maintenance:
@@ -144,7 +144,7 @@ async def _ask(settings: Settings, *, migrating: bool) -> Answered:
         await store.close()
 
 
-def _tell(settings: Settings, answered: Answered) -> int:
+def _print_counts(settings: Settings, answered: Answered) -> int:
     found, stuck, alike, record = answered
     view = {
         "url": found.url,
@@ -156,7 +156,9 @@ def _tell(settings: Settings, answered: Answered) -> int:
         "look_alikes": alike,
         "record": record,
     }
-    return told(settings, {"database": view}, _words(settings, answered), failed=found.pending or stuck or record)
+    return print_value(
+        settings, {"database": view}, _words(settings, answered), failed=found.pending or stuck or record
+    )
 
 
 def _words(settings: Settings, answered: Answered) -> Iterator[str]:

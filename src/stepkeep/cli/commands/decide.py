@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 from msgspec.structs import replace
 
 from stepkeep.cli.arguments import By, Text, arg, opt
-from stepkeep.cli.asking import of_run, tell
-from stepkeep.cli.command import Asked, program
+from stepkeep.cli.asking import of_run, print_answer
+from stepkeep.cli.command import CommandValues, program
 from stepkeep.cli.render.look import words
 from stepkeep.cli.session import json_value, read_file
 from stepkeep.cli.settings import Settings
@@ -42,7 +42,7 @@ Reason = Annotated[str, REASON]
 
 def decided(settings: Settings, run: str, decide: Callable[[AsyncEngine, str], Awaitable[Answer]]) -> int:
     """Make a decision, then print what was recorded and the state of the run."""
-    return tell(settings, and_run(run, decide), lambda said: recorded(said, None))
+    return print_answer(settings, and_run(run, decide), lambda said: recorded(said, None))
 
 
 def and_run(
@@ -57,7 +57,7 @@ def and_run(
     return of_run(run, work)
 
 
-def recorded(said: dict[str, Any], _: Asked | None) -> Iterator[str]:
+def recorded(said: dict[str, Any], _: CommandValues | None) -> Iterator[str]:
     record, now = said["decision"], said["run"]
     what = record.get("decision") or record.get("outcome")
     step = f"{record.step} " if record.get("step") else ""
@@ -151,7 +151,7 @@ program.operation(
     note=arg("NOTE", "The text."),
     step=opt("--step", "STEP", "The step that it is about.", show_default=False),
 )
-def annotate(told: dict[str, Any], asked: Asked) -> Iterator[str]:
+def annotate(told: dict[str, Any], asked: CommandValues) -> Iterator[str]:
     """Keep a note in the journal of a run. No state changes."""
     about = f" about {asked['step']}" if asked["step"] else ""
     yield f"a note{about} by {told['decision'].by} is in the journal; {stands(told['run'])}"
@@ -159,7 +159,7 @@ def annotate(told: dict[str, Any], asked: Asked) -> Iterator[str]:
 
 
 @program.operation("freeze", "interventions.freeze", recorded=True, reason=WHY)
-def freeze(told: dict[str, Any], asked: Asked) -> Iterator[str]:
+def freeze(told: dict[str, Any], asked: CommandValues) -> Iterator[str]:
     """Freeze a run: a pause under a name of its own, with a reason."""
     yield from recorded(told, asked)
     yield f"Go on: {asked.command('resume', asked['run_id'])}"
@@ -242,7 +242,7 @@ def _token(token: str | None, file: str | None) -> str:
     step=arg("STEP", "The manual step whose token is lost."),
     reason=opt("--reason", "TEXT", "Why; kept with the new token."),
 )
-def token(said: dict[str, Any], asked: Asked) -> Iterator[str]:
+def token(said: dict[str, Any], asked: CommandValues) -> Iterator[str]:
     """Give a manual step a new token in place of a lost one.
 
     The old token is useless from then on. The new one is printed once and kept nowhere.
@@ -252,7 +252,7 @@ def token(said: dict[str, Any], asked: Asked) -> Iterator[str]:
     yield f"  {asked.command('complete', run_id, record.step, '--token', record.token, '--outcome', 'Succeeded')}"
 
 
-def _with_commands(found: ApprovalList, asked: Asked) -> ApprovalList:
+def _with_commands(found: ApprovalList, asked: CommandValues) -> ApprovalList:
     """The same with the command that approves each gate."""
     name = () if asked["by"] is None else ("--by", asked["by"])
     gates = [
@@ -272,7 +272,7 @@ def _with_commands(found: ApprovalList, asked: Asked) -> ApprovalList:
     limit=opt("--limit", "At most this many.", by_default=DEFAULT_LIMIT),
     after=opt("--after", "PLACE", "Where the page before ended: the next page."),
 )
-def approvals(found: ApprovalList, asked: Asked) -> Iterator[str]:
+def approvals(found: ApprovalList, asked: CommandValues) -> Iterator[str]:
     """List open gates, oldest run first: what is asked, what is shown, who has decided, and whether you may."""
     if not found.approvals:
         which = " that you may decide" if asked["mine"] else ""

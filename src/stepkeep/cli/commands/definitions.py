@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 from msgspec.structs import replace
 
 from stepkeep.cli.arguments import Apps, Elsewhere, Text, WrittenAs, arg, opt
-from stepkeep.cli.asking import table, tell, told
-from stepkeep.cli.command import Asked, Commands, program
+from stepkeep.cli.asking import print_answer, print_value, table
+from stepkeep.cli.command import Commands, CommandValues, program
 from stepkeep.cli.failures import problem_view
 from stepkeep.cli.printer import answer, console, page, quiet_stdout
 from stepkeep.cli.session import is_python, load_handlers, load_workflow, workflow_in
@@ -32,7 +32,7 @@ VERSION = arg("VERSION", "Its number.")
 
 
 @program.operation("definitions", "definitions", name=arg("NAME", "Only the versions of this workflow."))
-def definitions(found: Definitions, asked: Asked) -> None:
+def definitions(found: Definitions, asked: CommandValues) -> None:
     """List published workflows with their versions."""
     rows = []
     for one in found.definitions:
@@ -61,7 +61,7 @@ def publish(
     def words(one: DefinitionSummary) -> str:
         return f"{one.workflow} version {one.version} is published, digest {one.digest[:12]}"
 
-    return tell(settings, work, words, under="definition", creates=True)
+    return print_answer(settings, work, words, under="definition", creates=True)
 
 
 @program.operation(
@@ -72,7 +72,7 @@ def publish(
     version=VERSION,
     reason=opt("--reason", "TEXT", "Why; it stays on record.", show_default=False),
 )
-def withdraw(one: Withdrawn, asked: Asked) -> Iterator[str]:
+def withdraw(one: Withdrawn, asked: CommandValues) -> Iterator[str]:
     """Let no run of a published version start any more. Its live runs go on; `stepkeep restore` takes it back."""
     which = f"version {asked['version']} of {asked['workflow']}"
     yield f"{which} is withdrawn: no run of it starts; its live runs go on"
@@ -82,7 +82,7 @@ def withdraw(one: Withdrawn, asked: Asked) -> Iterator[str]:
 
 
 @program.operation("restore", "versions.restore", under="restored", workflow=WORKFLOW, version=VERSION)
-def restore(_: Restored, asked: Asked) -> str:
+def restore(_: Restored, asked: CommandValues) -> str:
     """Let runs of a withdrawn version start again."""
     return f"version {asked['version']} of {asked['workflow']} is restored: its runs start again"
 
@@ -103,19 +103,19 @@ def _document(file: Path, _: str) -> Any:
     schema=arg("FILE", "A JSON Schema: JSON or YAML.", typed_as="file", kind=Path, reads=_document),
     ref=opt("--ref", "REF", "The name by which definitions refer to it.", show_default=False),
 )
-def publish_schema(found: SchemaView, _: Asked) -> str:
+def publish_schema(found: SchemaView, _: CommandValues) -> str:
     """Publish a JSON Schema under a reference. A published schema never changes."""
     return f"schema {found.schema.ref} is published, digest {found.schema.digest[:12]}"
 
 
 @schemas.operation("list", "schemas")
-def list_schemas(found: Schemas, _: Asked) -> None:
+def list_schemas(found: Schemas, _: CommandValues) -> None:
     """List published schemas by reference."""
     table([{**one, "digest": one.digest[:12]} for one in found.schemas], "no schema is published")
 
 
 @schemas.operation("show", "schema", ref=arg("REF", "The reference of a published schema."))
-def show_schema(found: SchemaView, _: Asked) -> list[str]:
+def show_schema(found: SchemaView, _: CommandValues) -> list[str]:
     """Print a published schema."""
     import msgspec
 
@@ -149,7 +149,7 @@ def check(
         from stepkeep.cli.render.explained import plain_definition
 
         view = {"definition": plain_definition(made)} | view
-    told(settings, view, _check_words(file, report, explain))
+    print_value(settings, view, _check_words(file, report, explain))
     return SUCCEEDED if is_ok else BAD_USAGE
 
 
@@ -200,7 +200,7 @@ def dialects(
         rows = [{"name": one.name, "seed": one.seed, "title": one.title} for one in known]
         if not settings.json:
             table(rows, "")
-        return told(settings, {"dialects": rows}, None)
+        return print_value(settings, {"dialects": rows}, None)
     if schema:
         answer(dict(registry.dialect(name).schema))
         return SUCCEEDED

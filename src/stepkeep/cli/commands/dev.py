@@ -98,7 +98,7 @@ async def _dev(
         application = create_app(engine, workers=[worker])
         link = f"{address}/ui#code={application.service.links.make(key)}"
 
-        def told() -> None:
+        def announce() -> None:
             if settings.json:
                 answer({"service": {"address": address, "key": key, "key_file": str(file), "pages": link}})
                 return
@@ -110,7 +110,7 @@ async def _dev(
                 # In a thread of its own: some browsers return only when they are closed.
                 threading.Thread(target=webbrowser.open, args=(link,), daemon=True).start()
 
-        await serve(application, listener, drain_seconds=drain, grace_seconds=grace, told=told)
+        await serve(application, listener, drain_seconds=drain, grace_seconds=grace, told=announce)
     warn("stopped")
 
 

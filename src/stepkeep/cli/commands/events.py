@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from stepkeep.cli.arguments import Text, Texts, arg, opt
-from stepkeep.cli.asking import table, tell
-from stepkeep.cli.command import Asked, Commands
+from stepkeep.cli.asking import print_answer, table
+from stepkeep.cli.command import Commands, CommandValues
 from stepkeep.cli.policies import Policies
 from stepkeep.cli.printer import warn
 from stepkeep.cli.settings import Settings
@@ -69,14 +69,14 @@ def _options(given: Sequence[str], _: str) -> dict[str, Any]:
     ),
     replace=opt("--replace", "Change the sink of this name; nothing is lost."),
 )
-def add_sink(sink: SinkView, asked: Asked) -> Iterator[str]:
+def add_sink(sink: SinkView, asked: CommandValues) -> Iterator[str]:
     """Add a sink. Secrets are named, and read by the workers: --option secrets=HOOK_SECRET."""
     yield f"sink {sink.name} ({sink.kind}) takes {', '.join(sink.on)} of {', '.join(sink.events)}"
     yield f"try it with: {asked.command('sinks', 'test', sink.name)}"
 
 
 @sinks.operation("list", "sinks.list")
-def list_sinks(found: SinkList, _: Asked) -> None:
+def list_sinks(found: SinkList, _: CommandValues) -> None:
     """List the sinks, with how many runs wait for each."""
     table(
         found.sinks,
@@ -95,7 +95,7 @@ def list_sinks(found: SinkList, _: Asked) -> None:
     discard=opt("--discard", "Lose the events that were not delivered."),
     reason=opt("--reason", "TEXT", "Why; it stays on record."),
 )
-def remove_sink(found: RemovedSink, _: Asked) -> str:
+def remove_sink(found: RemovedSink, _: CommandValues) -> str:
     """Remove a sink. Refused while events for it are not delivered, unless with --discard."""
     lost = f"; the events of {found.discarded_runs} runs are lost" if found.discarded_runs else ""
     return f"sink {found.removed} is removed{lost}"
@@ -125,7 +125,7 @@ def try_out(
         warn(f"sink {found.sink} did not acknowledge the event: {found.error}")
         return None
 
-    return tell(
+    return print_answer(
         settings, lambda engine: engine.sinks.test(name, **given), words, fails=lambda found: not found.delivered
     )
 
@@ -149,7 +149,7 @@ def _has_dead(found: OutboxStatus) -> bool:
     run_id=opt("--run", "RUN", "This run alone, sent or not.", typed_as="run", is_run=True),
     after=opt("--after", "SINK/RUN", "Go on after this one: `next` of the page before."),
 )
-def list_outbox(found: DeliveryList, asked: Asked) -> str | None:
+def list_outbox(found: DeliveryList, asked: CommandValues) -> str | None:
     """List runs with events that are not delivered, by sink."""
     nothing, shown = "nothing waits to be delivered", "sink run state attempts due error"
     table(found.deliveries, nothing, shown, due=lambda one: one.ready_at or one.dead_at)
@@ -157,7 +157,7 @@ def list_outbox(found: DeliveryList, asked: Asked) -> str | None:
 
 
 @outbox.operation("show", "outbox.show", run_id=RUN, sink=SINK)
-def show_delivery(found: DeliveryDetails, asked: Asked) -> Iterator[str]:
+def show_delivery(found: DeliveryDetails, asked: CommandValues) -> Iterator[str]:
     """Show what a run has for a sink: events that are not delivered, and what people did."""
     one = found.delivery
     said = f": {one.error}" if one.error else ""
@@ -178,7 +178,7 @@ def show_delivery(found: DeliveryDetails, asked: Asked) -> Iterator[str]:
     sink=OF_SINK,
     reason=REASON,
 )
-def redrive(found: Redriven, asked: Asked) -> Iterator[str]:
+def redrive(found: Redriven, asked: CommandValues) -> Iterator[str]:
     """Send dead events again: of a run, of a sink, or of both. They keep their order."""
     for one in found.redriven:
         yield f"run {one.run} is sent to {one.sink} again"
@@ -193,13 +193,13 @@ def redrive(found: Redriven, asked: Asked) -> Iterator[str]:
     event=arg("EVENT", "The id of the dead event, as `outbox show` has it."),
     reason=REASON,
 )
-def drop(found: DroppedEvent, _: Asked) -> str:
+def drop(found: DroppedEvent, _: CommandValues) -> str:
     """Give up a dead event for good; the events after it are sent."""
     return f"event {found.dropped} is not sent to {found.sink} any more; the events after it are"
 
 
 @outbox.operation("status", "outbox.status", fails=_has_dead)
-def outbox_status(found: OutboxStatus, asked: Asked) -> str | None:
+def outbox_status(found: OutboxStatus, asked: CommandValues) -> str | None:
     """Show how far each sink is behind. Exit status 1 if an event is dead."""
     table(found.sinks, NO_SINK)
     dead = asked.command("outbox", "list", "--state", "dead")
@@ -207,7 +207,7 @@ def outbox_status(found: OutboxStatus, asked: Asked) -> str | None:
 
 
 @outbox.operation("history", "outbox.history")
-def outbox_history(found: SinkActions, _: Asked) -> Iterator[str]:
+def outbox_history(found: SinkActions, _: CommandValues) -> Iterator[str]:
     """Show what people did to sinks and events, newest first."""
     for one in found.actions:
         about = f" {one.event or one.run}" if one.run else ""
@@ -236,20 +236,20 @@ def _mapping(file: Path, _: str = "") -> dict[str, Any]:
     creates=True,
     document=arg("FILE", "Its definition: YAML or JSON.", typed_as="file", kind=Path, reads=_mapping),
 )
-def add_hook(found: SavedHook, asked: Asked) -> Iterator[str]:
+def add_hook(found: SavedHook, asked: CommandValues) -> Iterator[str]:
     """Save an endpoint. One of the same name is replaced, and the earlier one stays on record."""
     yield f"hook {found.hook.hook} is saved; it verifies with {', '.join(found.hook.secrets)}"
     yield f"Try a recorded delivery: {asked.command('hooks', 'test', found.hook.hook, 'FILE')}"
 
 
 @hooks.operation("remove", "hooks.remove", name=HOOK)
-def remove_hook(_: RemovedHook, asked: Asked) -> str:
+def remove_hook(_: RemovedHook, asked: CommandValues) -> str:
     """Remove an endpoint."""
     return f"hook {asked['name']} is removed; deliveries to it are refused"
 
 
 @hooks.operation("list", "hooks.list")
-def list_hooks(found: HookList, _: Asked) -> None:
+def list_hooks(found: HookList, _: CommandValues) -> None:
     """List the endpoints."""
     table(
         found.hooks,
@@ -276,6 +276,6 @@ def test_hook(
     def words(one: Delivered) -> str:
         return f"{one.result}, as {one.id}" if one.id else f"refused ({one.code}): {one.message}"
 
-    return tell(
+    return print_answer(
         settings, lambda engine: engine.hooks.test(name, texts, body), words, fails=lambda one: one.result == "refused"
     )

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from stepkeep.cli.arguments import Text, Texts, arg, opt
-from stepkeep.cli.asking import ask, of_run, tell, told
+from stepkeep.cli.asking import ask, of_run, print_answer, print_value
 from stepkeep.cli.command import program
 from stepkeep.cli.settings import Settings
 from stepkeep.kernel.errors import InvalidInput
@@ -74,7 +74,7 @@ def _write(settings: Settings, run: str, output: Path | None, sign_with: Path | 
         f"{path}: the evidence of run {found}, {len(pack):,} bytes, {'signed' if sign_with else 'not signed'}",
         f"Verify it: stepkeep evidence --verify {path}, or without Stepkeep: python verify.py {path}",
     )
-    return told(settings, {"evidence": view}, said)
+    return print_value(settings, {"evidence": view}, said)
 
 
 def _sign_heads(settings: Settings, sign_with: Path | None) -> int:
@@ -89,7 +89,7 @@ def _sign_heads(settings: Settings, sign_with: Path | None) -> int:
             "A pack of each of these runs has the signature. Call this on a timer, soon after runs end.",
         ]
 
-    return tell(settings, lambda engine: engine.sign_heads(sign_with), words, under="signed_heads")
+    return print_answer(settings, lambda engine: engine.sign_heads(sign_with), words, under="signed_heads")
 
 
 def _verify(settings: Settings, path: Path, keys: list[str]) -> int:
@@ -99,7 +99,7 @@ def _verify(settings: Settings, path: Path, keys: list[str]) -> int:
         report = verifier.verify(verifier.read_pack(str(path)), verifier.trusted_keys(keys))
     except verifier.UnreadablePack as problem:
         raise InvalidInput(f"{problem}.") from None
-    return told(settings, verifier.as_json(report), verifier.page(report), failed=not report.ok)
+    return print_value(settings, verifier.as_json(report), verifier.page(report), failed=not report.ok)
 
 
 def _new_key(settings: Settings, path: Path) -> int:
@@ -112,4 +112,6 @@ def _new_key(settings: Settings, path: Path) -> int:
         f"public key: {key.public.hex()}",
         "Give the public key to your auditors by another way than the packs.",
     )
-    return told(settings, {"signing_key": {"file": str(path), "id": key.id, "public_key": key.public.hex()}}, said)
+    return print_value(
+        settings, {"signing_key": {"file": str(path), "id": key.id, "public_key": key.public.hex()}}, said
+    )

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
 from stepkeep.cli.arguments import By, OfBusinessKey, OfCorrelationId, OfWorkflow, Text, Texts, arg, opt, run_filter
-from stepkeep.cli.asking import table, tell
-from stepkeep.cli.command import Asked, Commands
+from stepkeep.cli.asking import print_answer, table
+from stepkeep.cli.command import Commands, CommandValues
 from stepkeep.cli.settings import Settings
 from stepkeep.kernel.errors import InvalidInput
 
@@ -59,11 +59,11 @@ def start(
             yield f"job {found.job} {found.state}: {action} {found.runs} runs"
             yield f"Look at it: {settings.command('jobs', 'show', str(found.job))}"
 
-    return tell(settings, lambda engine: engine.jobs.start(**options), words, under="job")
+    return print_answer(settings, lambda engine: engine.jobs.start(**options), words, under="job")
 
 
 @jobs.operation("list", "jobs.list", before=None)
-def listed(found: JobList, asked: Asked) -> None:
+def listed(found: JobList, asked: CommandValues) -> None:
     """List jobs and backfills, newest first."""
     table(
         found.jobs,
@@ -93,10 +93,10 @@ def show(
         for run in found["runs"]:
             yield f"{run.run_id}  {run.result}  {run.new_run_id or run.detail or ''}".rstrip()
 
-    return tell(settings, read, words, fails=lambda found: found["job"].refused)
+    return print_answer(settings, read, words, fails=lambda found: found["job"].refused)
 
 
 @jobs.operation("stop", "jobs.stop", under="job", job_id=JOB)
-def stop(found: JobView, _: Asked) -> str:
+def stop(found: JobView, _: CommandValues) -> str:
     """End a job early. What it has done stays."""
     return f"job {found.job} is stopped; {found.waiting} runs are left as they are"

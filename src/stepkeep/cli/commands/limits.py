@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 from msgspec import UNSET
 
 from stepkeep.cli.arguments import By, Text, arg, opt
-from stepkeep.cli.asking import table, tell
-from stepkeep.cli.command import Asked, Commands, program
+from stepkeep.cli.asking import print_answer, table
+from stepkeep.cli.command import Commands, CommandValues, program
 from stepkeep.cli.commands.decide import Reason, decided
 from stepkeep.cli.settings import Needs, Settings
 from stepkeep.kernel.errors import InvalidInput
@@ -27,7 +27,7 @@ RUNS = arg("NUMBER", "How many runs may hold a slot.", typed_as="number")
 
 
 @slots.operation("set", "slots.set", creates=True, most=RUNS, workflow=WORKFLOW)
-def set_slots(_: SlotList, asked: Asked) -> Iterator[str]:
+def set_slots(_: SlotList, asked: CommandValues) -> Iterator[str]:
     """Let at most NUMBER runs of the tenant run, or of a workflow. Further ones stay queued until a slot is free."""
     undo = () if asked["workflow"] is None else ("--workflow", asked["workflow"])
     yield f"at most {asked['most']} runs of {_scope(asked)} run; processes notice it within two seconds"
@@ -36,14 +36,14 @@ def set_slots(_: SlotList, asked: Asked) -> Iterator[str]:
 
 
 @slots.operation("clear", "slots.clear", workflow=WORKFLOW)
-def clear_slots(_: SlotList, asked: Asked) -> Iterator[str]:
+def clear_slots(_: SlotList, asked: CommandValues) -> Iterator[str]:
     """End a limit that was set. The `slots` of a definition stay."""
     yield f"no limit is set for {_scope(asked)}; workers grant slots to the runs that wait"
     yield f"See what is left: {asked.command('slots', 'list')}"
 
 
 @slots.operation("list", "slots.list")
-def list_slots(found: SlotList, _: Asked) -> None:
+def list_slots(found: SlotList, _: CommandValues) -> None:
     """List the limits, and how many runs hold a slot and wait for one."""
     table(
         found.slots,
@@ -54,7 +54,7 @@ def list_slots(found: SlotList, _: Asked) -> None:
     )
 
 
-def _scope(asked: Asked) -> str:
+def _scope(asked: CommandValues) -> str:
     return asked.settings.whose if asked["workflow"] is None else f"workflow {asked['workflow']}"
 
 
@@ -64,21 +64,21 @@ UNITS = arg("NUMBER", "How many units it has.", typed_as="number")
 
 
 @resources.operation("set", "resources.set", creates=True, resource=RESOURCE, most=UNITS)
-def set_resource(_: ResourceList, asked: Asked) -> Iterator[str]:
+def set_resource(_: ResourceList, asked: CommandValues) -> Iterator[str]:
     """Give the pool RESOURCE NUMBER units. A step that needs more than are free stays ready."""
     yield f"resource {asked['resource']} has {asked['most']} units; steps that hold more than that go on"
     yield f"End the limit: {asked.command('resources', 'clear', asked['resource'])}"
 
 
 @resources.operation("clear", "resources.clear", resource=RESOURCE)
-def clear_resource(_: ResourceList, asked: Asked) -> Iterator[str]:
+def clear_resource(_: ResourceList, asked: CommandValues) -> Iterator[str]:
     """End the limit of a pool. Exclusive and shared use is not affected."""
     yield f"no limit is set for the units of resource {asked['resource']}"
     yield f"See what is left: {asked.command('resources', 'list')}"
 
 
 @resources.operation("list", "resources.list")
-def list_resources(found: ResourceList, _: Asked) -> None:
+def list_resources(found: ResourceList, _: CommandValues) -> None:
     """List the resources that steps hold, and the pools that have a size."""
     rows = [
         {
@@ -99,7 +99,7 @@ HOST = arg("ADDRESS", "As in search.internal:9200 or 10.0.0.0/8.")
 
 
 @network.operation("allow", "network.allow", creates=True, needs=Needs.DATABASE, host=HOST)
-def allow(_: Allowed, asked: Asked) -> Iterator[str]:
+def allow(_: Allowed, asked: CommandValues) -> Iterator[str]:
     """Let HTTP steps of the tenant reach a host, an address or a network, although it is internal."""
     whose, host = asked.settings.tenant, asked["host"]
     yield f"HTTP steps of tenant {whose} may reach {host}; the next attempt of each uses it"
@@ -107,13 +107,13 @@ def allow(_: Allowed, asked: Asked) -> Iterator[str]:
 
 
 @network.operation("remove", "network.remove", needs=Needs.DATABASE, host=HOST)
-def remove(_: Allowed, asked: Asked) -> str:
+def remove(_: Allowed, asked: CommandValues) -> str:
     """Remove an entry of the allow list."""
     return f"{asked['host']} is no longer allowed; requests that are under way are not interrupted"
 
 
 @network.operation("list", "network.list", history=opt("--history", "Show every change with its actor, too."))
-def list_allowed(found: Allowed, _: Asked) -> None:
+def list_allowed(found: Allowed, _: CommandValues) -> None:
     """List what the tenant's HTTP steps may reach beside public addresses."""
     nothing = "nothing is allowed beside public addresses and what a worker allows itself (--http-allow)"
     table([{"allowed": one} for one in found.allow], nothing)
@@ -149,15 +149,15 @@ def pause(
             f"Pause its live runs: {settings.command('jobs', 'start', 'pause', '--workflow', workflow)}",
             f"Go on: {settings.command('resume', '--workflow', workflow)}",
         )
-        return tell(settings, lambda engine: engine.pauses.pause_workflow(workflow, **why), lambda _: said)
+        return print_answer(settings, lambda engine: engine.pauses.pause_workflow(workflow, **why), lambda _: said)
     said = (
         f"{settings.whose if queue is None else queue_words(queue)} is paused",
         "workers notice it within a second; what they hold goes on",
         f"Go on: {settings.command('resume', *(('--all',) if queue is None else ('--queue', queue)))}",
     )
     if queue is None:
-        return tell(settings, lambda engine: engine.pauses.pause_tenant(**why), lambda _: said)
-    return tell(settings, lambda engine: engine.pauses.pause_queue(queue, **why), lambda _: said)
+        return print_answer(settings, lambda engine: engine.pauses.pause_tenant(**why), lambda _: said)
+    return print_answer(settings, lambda engine: engine.pauses.pause_queue(queue, **why), lambda _: said)
 
 
 @program.command("resume")
@@ -181,7 +181,7 @@ def resume(
             f"runs of {workflow} start as usual; those that are paused stay so",
             f"Resume them: {settings.command('jobs', 'start', 'resume', '--workflow', workflow)}",
         )
-        return tell(settings, lambda engine: engine.pauses.resume_workflow(workflow, by=by), lambda _: said)
+        return print_answer(settings, lambda engine: engine.pauses.resume_workflow(workflow, by=by), lambda _: said)
 
     def words(found: PauseList) -> Iterator[str]:
         """What is claimed from again, and the pauses that still keep steps from workers."""
@@ -193,8 +193,8 @@ def resume(
                 yield f"{queue_words(one.queue)} is still paused: {settings.command('resume', '--queue', one.queue)}"
 
     if queue is None:
-        return tell(settings, lambda engine: engine.pauses.resume_tenant(by=by), words)
-    return tell(settings, lambda engine: engine.pauses.resume_queue(queue, by=by), words)
+        return print_answer(settings, lambda engine: engine.pauses.resume_tenant(by=by), words)
+    return print_answer(settings, lambda engine: engine.pauses.resume_queue(queue, by=by), words)
 
 
 def _check_one(run: str | None, queue: str | None, workflow: str | None, all_: bool) -> None:

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
 from stepkeep.cli.arguments import Apps, By, Input, Text, arg, opt
-from stepkeep.cli.asking import table, tell
-from stepkeep.cli.command import Asked, Commands, program
+from stepkeep.cli.asking import print_answer, table
+from stepkeep.cli.command import Commands, CommandValues, program
 from stepkeep.cli.commands.decide import and_run, stands
 from stepkeep.cli.session import json_value, load_handlers, load_workflow, looks_like_a_file
 from stepkeep.cli.settings import Settings
@@ -67,7 +67,7 @@ def send(
         if not run:
             yield f"see what is kept with: {settings.command('mailbox', 'list', str(key))}"
 
-    return tell(settings, work, words, creates=start is not None)
+    return print_answer(settings, work, words, creates=start is not None)
 
 
 def _target(first: str, second: str | None, key: str | None, correlation: str | None) -> tuple[str | None, str]:
@@ -104,7 +104,7 @@ mailbox = Commands("mailbox", "Messages that are kept for runs that do not exist
 
 
 @mailbox.operation("list", "mailbox.list", key=arg("[KEY]", "Only those for this business key."))
-def list_messages(found: MessageList, asked: Asked) -> str | None:
+def list_messages(found: MessageList, asked: CommandValues) -> str | None:
     """List the messages that are kept, in the order of business key and arrival."""
     shown = ("key", "id", "name", "sender", "arrived_at")
     rows = [
@@ -124,7 +124,7 @@ def list_messages(found: MessageList, asked: Asked) -> str | None:
     key=arg("KEY", "The business key."),
     message_id=opt("--id", "ID", "Only this message.", show_default=False),
 )
-def drop(found: DroppedMessages, asked: Asked) -> Iterator[str]:
+def drop(found: DroppedMessages, asked: CommandValues) -> Iterator[str]:
     """Drop what is kept for a business key. A duplicate of a dropped message is not kept again."""
     yield f"dropped for {asked['key']}: {', '.join(found.dropped)}"
     yield f"what is left: {asked.command('mailbox', 'list', asked['key'])}"

@@ -7,8 +7,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 from stepkeep.cli.arguments import By, Text, arg, moment_of, opt
-from stepkeep.cli.asking import ask, table, tell
-from stepkeep.cli.command import Asked, Commands, program
+from stepkeep.cli.asking import ask, print_answer, table
+from stepkeep.cli.command import Commands, CommandValues, program
 from stepkeep.cli.printer import answer, say
 from stepkeep.cli.settings import Settings
 from stepkeep.cli.status import FAILED, SUCCEEDED
@@ -60,7 +60,7 @@ HELD: dict[str, Any] = {
     ),
     display=opt("--display", "TEXT", "The name to show to people."),
 )
-def create(found: UserView, asked: Asked) -> Iterator[str]:
+def create(found: UserView, asked: CommandValues) -> Iterator[str]:
     """Register a user or a service. A name that looks like a registered one is refused."""
     yield f"{found.user.kind} {asked['name']} is registered, by {found.user.created_by}"
     yield f"Give roles: {asked.command('users', 'grant', asked['name'], '--role', 'ROLE')}"
@@ -79,11 +79,11 @@ def listed(settings: Settings) -> int:
         return {"users": users}
 
     shown = "name kind display created_at created_by disabled_at"
-    return tell(settings, every, lambda found: table(found["users"], "no user is registered", shown))
+    return print_answer(settings, every, lambda found: table(found["users"], "no user is registered", shown))
 
 
 @users.operation("show", "users.show", name=NAME)
-def show(found: UserDetailsView, asked: Asked) -> Iterator[str]:
+def show(found: UserDetailsView, asked: CommandValues) -> Iterator[str]:
     """Show a user: roles and groups now, memberships, delegations, keys."""
     user = found.user
     display = f" ({user.display})" if user.display else ""
@@ -99,7 +99,7 @@ def show(found: UserDetailsView, asked: Asked) -> Iterator[str]:
 
 
 @users.operation("grant", "users.grant", **HELD, to_group=IS_GROUP, valid_from=FROM, valid_to=UNTIL)
-def grant(found: MembershipView, asked: Asked) -> str:
+def grant(found: MembershipView, asked: CommandValues) -> str:
     """Give a user a role or a group, within dates if given; or give a group a role."""
     one = found.membership
     who = f"{'group ' if asked['to_group'] else ''}{asked['name']}"
@@ -107,7 +107,7 @@ def grant(found: MembershipView, asked: Asked) -> str:
 
 
 @users.operation("revoke", "users.revoke", **HELD, from_group=IS_GROUP)
-def revoke(found: MembershipView, asked: Asked) -> str:
+def revoke(found: MembershipView, asked: CommandValues) -> str:
     """Take a role or a group away. Decisions made before stay as they are."""
     one = found.membership
     who = f"{'group ' if asked['from_group'] else ''}{asked['name']}"
@@ -115,7 +115,7 @@ def revoke(found: MembershipView, asked: Asked) -> str:
 
 
 @users.operation("disable", "users.disable", name=NAME)
-def disable(found: DisabledUser, asked: Asked) -> Iterator[str]:
+def disable(found: DisabledUser, asked: CommandValues) -> Iterator[str]:
     """Refuse a user in every decision from now on, and revoke the user's keys."""
     keys = len(found.revoked_keys)
     yield f"{asked['name']} is disabled by {found.user.disabled_by}; {keys} key{'' if keys == 1 else 's'} revoked"
@@ -123,7 +123,7 @@ def disable(found: DisabledUser, asked: Asked) -> Iterator[str]:
 
 
 @users.operation("enable", "users.enable", name=NAME)
-def enable(_: UserView, asked: Asked) -> str:
+def enable(_: UserView, asked: CommandValues) -> str:
     """Let a disabled user act again. Revoked keys stay revoked."""
     key = asked.command("keys", "create", asked["name"], "--scope", "decide")
     return f"{asked['name']} may act again; make a key: {key}"
@@ -187,7 +187,7 @@ def delegate(
         if delegator is not None:
             raise InvalidInput("--list takes no names.")
         shown = "delegator delegate valid_from valid_to granted_by reason"
-        return tell(
+        return print_answer(
             settings,
             lambda engine: engine.users.delegations(),
             lambda found: table(found.delegations, "no delegation", shown),
@@ -195,7 +195,7 @@ def delegate(
     if delegator is None or to is None:
         raise InvalidInput("Name both: stepkeep delegate DELEGATOR DELEGATE, or give --list.")
     if end:
-        return tell(
+        return print_answer(
             settings,
             lambda engine: engine.users.undelegate(delegator, to, by=by),
             lambda found: f"{to} decides on behalf of {delegator} no more, by {found.delegation.revoked_by}",
@@ -210,7 +210,7 @@ def delegate(
         yield f"{_delegation(found.delegation)}{_dates(found.delegation)}, by {found.delegation.granted_by}"
         yield f"End it: {settings.command('delegate', delegator, to, '--end')}"
 
-    return tell(settings, lambda engine: engine.users.delegate(delegator, to, **given), words)
+    return print_answer(settings, lambda engine: engine.users.delegate(delegator, to, **given), words)
 
 
 def _membership(one: Membership) -> str:
@@ -251,7 +251,7 @@ FILTERS = {
     cursor=opt("--cursor", "NEXT", "Continue after the page that ended with it."),
     limit=opt("--limit", "How many at most.", by_default=50),
 )
-def audit(found: AuditPage, asked: Asked) -> None:
+def audit(found: AuditPage, asked: CommandValues) -> None:
     """Search the audit log: operations with API keys and through the service, refusals, and changes of people."""
     table(
         found.audit,

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from stepkeep.cli.arguments import arg
-from stepkeep.cli.asking import Words, told
-from stepkeep.cli.command import Asked, Commands
+from stepkeep.cli.asking import Words, print_value
+from stepkeep.cli.command import Commands, CommandValues
 from stepkeep.cli.settings import Needs, Settings
 
 if TYPE_CHECKING:
@@ -56,10 +56,10 @@ def test(
         tried = "no cases" if not cases else f"{len(cases) - len(failed)} of {len(cases)} cases as expected"
         yield f"policy {document.name}: {rules}, {tried}"
 
-    return told(settings, view, words(), failed=failed)
+    return print_value(settings, view, words(), failed=failed)
 
 
-def _published(one: PolicyRevision, _: Asked) -> str:
+def _published(one: PolicyRevision, _: CommandValues) -> str:
     return f"{_line(one)} is published"
 
 
@@ -77,13 +77,13 @@ policy.operation(
 
 
 @policy.operation("list", "list_policies")
-def listed(found: PolicyList, _: Asked) -> Words:
+def listed(found: PolicyList, _: CommandValues) -> Words:
     """List the revisions of the tenant's policy, newest first."""
     return [_line(one) for one in found.policies] or "no policy is published"
 
 
 @policy.operation("show", "show_policy", revision=arg("[REVISION]", "Its number; the newest without one."))
-def show(found: PolicyView, _: Asked) -> Iterator[str]:
+def show(found: PolicyView, _: CommandValues) -> Iterator[str]:
     """Show a revision of the tenant's policy with its rules."""
     yield _line(found)
     for rule in found.document["rules"]:
@@ -107,7 +107,7 @@ policy.operation(
     fails=lambda found: not found.ok,
     run_id=arg("RUN", "The run; a part of its id is enough.", typed_as="run", is_run=True),
 )
-def replay(found: Replay, _: Asked) -> Iterator[str]:
+def replay(found: Replay, _: CommandValues) -> Iterator[str]:
     """Evaluate every verdict of a run again. Exit status 1 if one has another answer.
 
     It uses the facts in the journal and the revisions that were asked then.

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from msgspec.structs import replace
 
 from stepkeep.cli.arguments import Text, arg, opt
-from stepkeep.cli.asking import read_key, service_address, table, told
+from stepkeep.cli.asking import print_value, read_key, service_address, table
 from stepkeep.cli.command import Commands
 from stepkeep.cli.profiles import Profile, complete_profile, profiles_file, read_profiles, write_profiles
 from stepkeep.cli.settings import Needs, Settings
@@ -52,7 +52,7 @@ def add(
         if text is not None and not text.isprintable():
             raise InvalidInput("a profile has no control characters.")
     write_profiles(replace(known, use=name if use else known.use, profiles={**known.profiles, name: made}))
-    return _tell(settings, replace(made, name=name), is_used=use or known.use == name)
+    return _print_profile(settings, replace(made, name=name), is_used=use or known.use == name)
 
 
 @profile.command("list", Needs.NOTHING)
@@ -62,11 +62,16 @@ def list_(settings: Settings) -> int:
     rows = [_view(found.named(name), is_used=name == found.use) for name in sorted(found.profiles)]
     if not settings.json:
         shown = [
-            {"": "*" if one["in_use"] else "", "profile": one["profile"], "place": _place(one), "key": one["key"] or ""}
+            {
+                "": "*" if one["in_use"] else "",
+                "profile": one["profile"],
+                "place": _address_of(one),
+                "key": one["key"] or "",
+            }
             for one in rows
         ]
         table(shown, f"no profile is in {profiles_file()}: add one with stepkeep profile add NAME --server URL")
-    return told(settings, {"profiles": rows, "file": str(profiles_file())}, None)
+    return print_value(settings, {"profiles": rows, "file": str(profiles_file())}, None)
 
 
 @profile.command("show", Needs.NOTHING)
@@ -76,7 +81,7 @@ def show(settings: Settings, name: Chosen = None) -> int:
     if name is None and found.use is None:
         raise InvalidInput("no profile is in use. Name one; `stepkeep profile list` has them.")
     chosen = found.named(name or str(found.use))
-    return _tell(settings, chosen, is_used=chosen.name == found.use)
+    return _print_profile(settings, chosen, is_used=chosen.name == found.use)
 
 
 @profile.command("use", Needs.NOTHING)
@@ -92,8 +97,8 @@ def use(
     chosen = None if name is None else found.named(name)
     write_profiles(replace(found, use=name))
     if chosen is not None:
-        return _tell(settings, chosen, is_used=True)
-    return told(settings, {"profile": None}, "no profile is in use")
+        return _print_profile(settings, chosen, is_used=True)
+    return print_value(settings, {"profile": None}, "no profile is in use")
 
 
 @profile.command("remove", Needs.NOTHING)
@@ -104,7 +109,7 @@ def remove(settings: Settings, name: Name) -> int:
     left = {other: one for other, one in found.profiles.items() if other != name}
     write_profiles(replace(found, use=None if found.use == name else found.use, profiles=left))
     said = f"profile {name} is removed" + ("; no profile is in use now" if found.use == name else "")
-    return told(settings, {"removed": _view(gone, is_used=False)}, said)
+    return print_value(settings, {"removed": _view(gone, is_used=False)}, said)
 
 
 def _stored_key(settings: Settings) -> str:
@@ -123,14 +128,14 @@ def _absolute(url: str) -> str:
     return url if path == url or not path or path.startswith(":") else f"sqlite:///{Path(path).absolute()}"
 
 
-def _tell(settings: Settings, one: Profile, *, is_used: bool) -> int:
+def _print_profile(settings: Settings, one: Profile, *, is_used: bool) -> int:
     view = _view(one, is_used=is_used)
     key = f"its key is {view['key']}" if view["key"] else "it has no key: --key-file or STEPKEEP_KEY give one"
     use = f"Use it: stepkeep profile use {one.name}, or --profile {one.name} with any command"
     if is_used:
         use = "it is in use where neither an option nor a variable says otherwise"
-    said = (f"profile {one.name} is {_place(view)}; {key}", use)
-    return told(settings, {"profile": view, "file": str(profiles_file())}, said)
+    said = (f"profile {one.name} is {_address_of(view)}; {key}", use)
+    return print_value(settings, {"profile": view, "file": str(profiles_file())}, said)
 
 
 def _view(one: Profile, *, is_used: bool) -> dict[str, Any]:
@@ -145,7 +150,7 @@ def _view(one: Profile, *, is_used: bool) -> dict[str, Any]:
     }
 
 
-def _place(view: dict[str, Any]) -> str:
+def _address_of(view: dict[str, Any]) -> str:
     if view["server"] is not None:
         return str(view["server"])
     return str(view["db"]) + ("" if view["tenant"] == "default" else f", tenant {view['tenant']}")

@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING, Annotated, Any
 
 from stepkeep.cli.arguments import LARGEST, Text, opt
-from stepkeep.cli.asking import ask, told
+from stepkeep.cli.asking import ask, print_value
 from stepkeep.cli.command import program
 from stepkeep.cli.printer import warn
 from stepkeep.cli.settings import Needs, Settings
@@ -59,7 +59,7 @@ def prune(
     view["flawed"] = [{"run": run_id, "why": why} for run_id, why in pruned.flawed]
     flawed = [f"run {run_id} stays: {why}" for run_id, why in pruned.flawed]
     said = (*flawed, *pruned.archives, _summary(pruned, dry_run=dry_run))
-    return told(settings, {"prune": view}, said, failed=flawed)
+    return print_value(settings, {"prune": view}, said, failed=flawed)
 
 
 def _summary(pruned: Pruned, *, dry_run: bool) -> str:
@@ -78,10 +78,10 @@ def _progress() -> Told:
     """A line of progress from time to time, on a terminal."""
     last = time.monotonic()
 
-    def told(pruned: Pruned) -> None:
+    def show_progress(pruned: Pruned) -> None:
         nonlocal last
         if sys.stderr.isatty() and time.monotonic() - last >= TOLD_EVERY:
             last = time.monotonic()
             warn(f"{pruned.found:,} found, {pruned.archived:,} archived, {pruned.deleted:,} deleted so far")
 
-    return told
+    return show_progress

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, BinaryIO, cast
 
 from stepkeep.cli.arguments import ArchiveRoot, As, Text, Texts, arg, finite, opt
-from stepkeep.cli.asking import find_run, open_engine, told
+from stepkeep.cli.asking import find_run, open_engine, print_value
 from stepkeep.cli.command import Commands, program
 from stepkeep.cli.printer import binary_output, say
 from stepkeep.cli.settings import Needs, Settings
@@ -55,7 +55,7 @@ def export(
         _export(settings, runs or [], output, "ab" if append else "wb" if force else "xb", as_, workers)
     )
     said = None if output is None else f"{count:,} lines written to {output}"
-    return told(settings, {"export": {"file": output, "lines": count}}, said)
+    return print_value(settings, {"export": {"file": output, "lines": count}}, said)
 
 
 @log.command("verify", Needs.NOTHING)
@@ -83,7 +83,7 @@ def verify(
         verdict = "no findings" if found.ok else _count(len(found.findings) + found.omitted, "finding")
         yield f"{file}: {_count(found.lines, 'line')}, {_count(found.runs, 'journal')}, {verdict}"
 
-    return told(settings, view, words(), failed=not found.ok)
+    return print_value(settings, view, words(), failed=not found.ok)
 
 
 def _count(number: int, noun: str) -> str:
@@ -204,7 +204,7 @@ def export_state(
     if done is None:
         return SUCCEEDED
     view = {name: getattr(done, name) for name in ("folder", "workstreams", "files", "lines")}
-    return told(settings, {"export": view}, _state_words(done))
+    return print_value(settings, {"export": view}, _state_words(done))
 
 
 async def _export_state(
@@ -258,7 +258,7 @@ def archive(
         said = f"{made} {'run' if made == 1 else 'runs'} archived"
         yield f"{said}; verify one with: stepkeep log verify FOLDER/NAME.manifest.json" if made else said
 
-    return told(settings, {"archive": view}, words(), failed=swept.problems)
+    return print_value(settings, {"archive": view}, words(), failed=swept.problems)
 
 
 async def _archive(settings: Settings, runs: list[str], to: str, root: Path) -> Swept:

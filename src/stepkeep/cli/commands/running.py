@@ -23,7 +23,7 @@ from stepkeep.cli.arguments import (
     arg,
     opt,
 )
-from stepkeep.cli.asking import find_run, open_engine, tell
+from stepkeep.cli.asking import find_run, open_engine, print_answer
 from stepkeep.cli.command import program
 from stepkeep.cli.policies import Policies
 from stepkeep.cli.printer import answer, console, quiet_stdout, warn
@@ -142,7 +142,7 @@ Wait = Annotated[
 ]
 
 
-class Asked(NamedTuple):
+class ContinueOptions(NamedTuple):
     """How to go on, with which run and from which step; and where: here, with this code, or by workers elsewhere."""
 
     how: str
@@ -244,7 +244,7 @@ def _continue(settings: Settings, policies: Policies, how: str, typed: dict[str,
     given = json_value(typed.get("input"), "--input")
     if wait:
         settings.require_database("--wait")
-    asked = Asked(
+    asked = ContinueOptions(
         how=how,
         run=typed["run"],
         apps=typed["app"] or [],
@@ -261,11 +261,11 @@ def _continue(settings: Settings, policies: Policies, how: str, typed: dict[str,
         return preview(settings, asked)
     with quiet_stdout(settings.json):
         load_handlers(asked.apps)
-        worked = asyncio.run(_go_on(settings, policies, asked))
+        worked = asyncio.run(_continue_run(settings, policies, asked))
     return conclude(settings, worked, asked.apps)
 
 
-async def _go_on(settings: Settings, policies: Policies, asked: Asked) -> Worked:
+async def _continue_run(settings: Settings, policies: Policies, asked: ContinueOptions) -> Worked:
     async with open_engine(settings, policies, operation="run" if asked.wait else None) as engine:
         if asked.wait:
             await _require_code(engine, asked)
@@ -275,7 +275,7 @@ async def _go_on(settings: Settings, policies: Policies, asked: Asked) -> Worked
         return await work_on(engine, run_id, screen_for(json=settings.json), **asked.working)
 
 
-async def _require_code(engine: AsyncEngine, asked: Asked) -> None:
+async def _require_code(engine: AsyncEngine, asked: ContinueOptions) -> None:
     """Refuse to make a run that cannot be executed here."""
     from stepkeep.operations.plans import plan_of
     from stepkeep.operations.publish import find_plan
@@ -294,7 +294,7 @@ async def _require_code(engine: AsyncEngine, asked: Asked) -> None:
     require_code_to_go_on(engine, run_id, plan, left, asked.working["capabilities"])
 
 
-async def _started(engine: AsyncEngine, asked: Asked) -> str:
+async def _started(engine: AsyncEngine, asked: ContinueOptions) -> str:
     run_id = await find_run(engine, asked.run)
     common: dict[str, Any] = {"version": asked.version, "idempotency_key": asked.key, "by": asked.by}
     if asked.runs_all:
@@ -306,11 +306,11 @@ async def _started(engine: AsyncEngine, asked: Asked) -> str:
     return (await method(run_id, asked.start, input=asked.given, **common)).run_id
 
 
-def preview(settings: Settings, asked: Asked) -> int:
+def preview(settings: Settings, asked: ContinueOptions) -> int:
     """Say what would happen, and write nothing."""
     if asked.runs_all:
         raise InvalidInput("--dry-run goes with --from: without it every step runs again.")
-    return tell(
+    return print_answer(
         settings,
         lambda engine: _preview(engine, asked),
         lambda found: _lines(found, settings, asked),
@@ -318,14 +318,14 @@ def preview(settings: Settings, asked: Asked) -> int:
     )
 
 
-async def _preview(engine: AsyncEngine, asked: Asked) -> ContinuationPreview:
+async def _preview(engine: AsyncEngine, asked: ContinueOptions) -> ContinuationPreview:
     how: Any = asked.how
     return await engine.continuations.preview(
         await find_run(engine, asked.run), how, start=asked.start, input=asked.given, version=asked.version, by=asked.by
     )
 
 
-def _lines(found: ContinuationPreview, settings: Settings, asked: Asked) -> Iterator[str]:
+def _lines(found: ContinuationPreview, settings: Settings, asked: ContinueOptions) -> Iterator[str]:
     for step in found.steps:
         said = f"{step.step} is adopted: " if step.adopted else f"{step.step} runs again: "
         repeat = f"; its effect ({step.effect}) may happen twice" if step.may_repeat else ""

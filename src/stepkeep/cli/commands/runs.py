@@ -21,7 +21,7 @@ from stepkeep.cli.arguments import (
     opt,
     run_filter,
 )
-from stepkeep.cli.asking import find_run, of_run, open_engine, table, tell, told
+from stepkeep.cli.asking import find_run, of_run, open_engine, print_answer, print_value, table
 from stepkeep.cli.command import program
 from stepkeep.cli.printer import console
 from stepkeep.cli.settings import Settings
@@ -81,7 +81,7 @@ def runs(
         yield from (set_aside(run.quarantined) for run in found.runs if run.quarantined)
         yield from (damaged.message for damaged in unreadable)
 
-    return told(settings, found, words(), failed=unreadable)
+    return print_value(settings, found, words(), failed=unreadable)
 
 
 def _in_words(settings: Settings, filters: dict[str, Any], limit: int, before: str | None, as_: str) -> int:
@@ -98,7 +98,7 @@ def _in_words(settings: Settings, filters: dict[str, Any], limit: int, before: s
             yield _none(settings, any(filters.values()) or before, found.get("unreadable", []))
         yield from (run["message"] for run in found.get("unreadable", []))
 
-    return tell(settings, read, words, fails=lambda found: found.get("unreadable"))
+    return print_answer(settings, read, words, fails=lambda found: found.get("unreadable"))
 
 
 def _none(settings: Settings, filtered: object, unreadable: Sequence[object]) -> str:
@@ -138,11 +138,11 @@ async def _list(settings: Settings, filters: dict[str, Any], limit: int, before:
         found: RunList = await engine.runs(**_known(filters), limit=limit, before=last)
         parts = 1
         while found.looked_at and (every or (len(found.runs) < limit and parts < MOST_PARTS)):
-            found, parts = await _go_on(engine, filters, limit, found, found.looked_at), parts + 1
+            found, parts = await _continue_run(engine, filters, limit, found, found.looked_at), parts + 1
         return found
 
 
-async def _go_on(
+async def _continue_run(
     engine: AsyncEngine, filters: dict[str, Any], limit: int, found: RunList, looked_at: LookedAt
 ) -> RunList:
     """The answer together with that of the next part."""
@@ -185,7 +185,7 @@ def quarantine(
         raise InvalidInput("--history goes with --list.")
     if listed:
         nothing = "no run was ever quarantined" if history else "no run is quarantined"
-        return tell(
+        return print_answer(
             settings,
             lambda engine: engine.quarantined(history=history),
             lambda found: [set_aside(one) for one in found.quarantined] or nothing,
@@ -194,13 +194,13 @@ def quarantine(
         raise InvalidInput("Say why: --reason TEXT.")
     why = reason
     if release is not None:
-        return tell(
+        return print_answer(
             settings,
             of_run(release, lambda engine, found: engine.release(found, reason=why, by=by)),
             lambda one: f"run {one.run} is released by {one.released_by}: {one.release_reason}",
             under="quarantine",
         )
-    return tell(
+    return print_answer(
         settings,
         of_run(run or "", lambda engine, found: engine.quarantine(found, reason=why, by=by)),
         lambda one: f"run {one.run} is quarantined by {one.by}: {one.reason}",

@@ -132,7 +132,7 @@ async def _serve(
     async with open_engine(settings, wait_for_database=True, creates=True) as engine:
         address, shown = address_of(listener), None if metrics is None else address_of(metrics)
 
-        def told() -> None:
+        def announce() -> None:
             if settings.json:
                 more = {} if shown is None else {"metrics": f"{shown}/metrics"}
                 answer({"service": {"address": address, "row_level_security": engine.store.is_confined, **more}})
@@ -147,7 +147,7 @@ async def _serve(
         app = create_app(engine, browsers=browsers, quotas=quotas)
         devote_process()
         async with open_metrics_port(metrics, app.service):
-            await run_server(app, listener, drain_seconds=drain, grace_seconds=grace, told=told)
+            await run_server(app, listener, drain_seconds=drain, grace_seconds=grace, told=announce)
     warn("the service has drained and stopped")
 
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 from msgspec.structs import replace
 
 from stepkeep.cli.arguments import As, RunId, Text, arg, finite, moment_of, opt
-from stepkeep.cli.asking import ask, find_run, of_run, open_engine, tell, told
-from stepkeep.cli.command import Asked, program
+from stepkeep.cli.asking import ask, find_run, of_run, open_engine, print_answer, print_value
+from stepkeep.cli.command import CommandValues, program
 from stepkeep.cli.commands.runs import set_aside
 from stepkeep.cli.printer import answer, console, say, warn
 from stepkeep.cli.render.outline import outline
@@ -88,7 +88,7 @@ def show_past(settings: Settings, run: str, at: str) -> int:
 
     when = int(at) if at.isascii() and at.isdigit() else moment_of(at, "--at", beside="the number of an entry, ")
     work = of_run(run, lambda engine, found: engine.show(found, at=when))
-    return tell(settings, work, lambda view: past_lines(view.as_json()))
+    return print_answer(settings, work, lambda view: past_lines(view.as_json()))
 
 
 def show_step(settings: Settings, run: str, step: str, as_: str | None) -> int:
@@ -98,7 +98,7 @@ def show_step(settings: Settings, run: str, step: str, as_: str | None) -> int:
     if as_ is not None:
         raise InvalidInput("show: give a step or a dialect, not both.")
     work = of_run(run, lambda engine, found: engine.show(found, step=step))
-    return tell(settings, work, lambda view: step_lines(view.as_json()))
+    return print_answer(settings, work, lambda view: step_lines(view.as_json()))
 
 
 async def _follow(settings: Settings, run: str) -> None:
@@ -155,7 +155,7 @@ def explain(
         explained = view(unreachable(what, str(problem)))
     explained = with_commands(explained, settings)
     faults = [cause for cause in explained.causes if cause.code in FAULTS]
-    return told(settings, {"explanation": explained}, lines(explained), failed=faults)
+    return print_value(settings, {"explanation": explained}, lines(explained), failed=faults)
 
 
 async def _resolve(engine: AsyncEngine, what: str) -> str:
@@ -198,7 +198,7 @@ def certify(settings: Settings, run: RunId) -> int:
     """
     certificate = ask(settings, of_run(run, lambda engine, found: engine.certify(found)))
     lines = certificate.page().rstrip().split("\n")
-    return told(settings, certificate.as_json(), lines, failed=not certificate.ok)
+    return print_value(settings, certificate.as_json(), lines, failed=not certificate.ok)
 
 
 @program.operation(
@@ -207,7 +207,7 @@ def certify(settings: Settings, run: RunId) -> int:
     under="rollback",
     fails=lambda found: not found.possible or found.cannot_undo,
 )
-def rollback_preview(found: RollbackPreview, asked: Asked) -> Iterator[str]:
+def rollback_preview(found: RollbackPreview, asked: CommandValues) -> Iterator[str]:
     """Say what `cancel --compensate` would undo now, in which order, and what it cannot. Exit status 1 if not all."""
     if found.refusal is not None:
         yield found.refusal

@@ -116,11 +116,11 @@ def _progress(quiet: bool) -> Iterator[Callable[[int, int], None]]:
     with Progress(*columns, console=screen, transient=True) as bar:
         task = bar.add_task("paths", total=None)
 
-        def tell(done: int, total: int) -> None:
+        def print_progress(done: int, total: int) -> None:
             if done % 10 == 0 or done == total:
                 bar.update(task, completed=done, total=total)
 
-        yield tell
+        yield print_progress
 
 
 def _only(report: Report, serious: list[Finding]) -> Report:

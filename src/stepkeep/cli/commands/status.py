@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from stepkeep.cli.arguments import opt
-from stepkeep.cli.command import Asked, program
+from stepkeep.cli.command import CommandValues, program
 from stepkeep.cli.printer import console
 from stepkeep.operations.causes import queue_words
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     fails=lambda found: found.problems,
     window=opt("--window", "DURATION", "How far back failures and recent runs are counted."),
 )
-def status(found: StatusView, _: Asked) -> Iterator[str]:
+def status(found: StatusView, _: CommandValues) -> Iterator[str]:
     """Say how the system stands: runs, queues, failures, workers. Exit status 1 when something needs attention."""
     from stepkeep.cli.render.tables import queues_table, workers_table
 
@@ -79,7 +79,7 @@ def _counted(part: RunCounts | FailureCounts, counts: dict[str, int]) -> str:
         reads=lambda wants_all, _: not wants_all,
     ),
 )
-def workers(found: WorkerList, _: Asked) -> str | None:
+def workers(found: WorkerList, _: CommandValues) -> str | None:
     """List workers."""
     if not found.workers:
         return "no workers"

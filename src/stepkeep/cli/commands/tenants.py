@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from stepkeep.cli.arguments import By, Text, Texts, arg, moment_of, opt
-from stepkeep.cli.asking import ask, table, tell, told
-from stepkeep.cli.command import Asked, Commands
+from stepkeep.cli.asking import ask, print_answer, print_value, table
+from stepkeep.cli.command import Commands, CommandValues
 from stepkeep.cli.settings import Settings
 from stepkeep.kernel.errors import InvalidInput
 
@@ -73,7 +73,7 @@ def create_key(
 
 
 @keys.operation("list", "keys.list", owner=opt("--owner", "NAME", "Only keys of this owner."))
-def list_keys(found: KeyList, _: Asked) -> None:
+def list_keys(found: KeyList, _: CommandValues) -> None:
     """List keys, without their secrets."""
     shown = ("id", "owner", "state", "scopes", "created_by", "expires_at")
     rows = [{**{name: key[name] for name in shown}, "scopes": " ".join(key.scopes)} for key in found.keys]
@@ -96,7 +96,7 @@ def rotate(
 
 
 @keys.operation("revoke", "keys.revoke", key_id=KEY)
-def revoke(found: RevokedKey, asked: Asked) -> Iterator[str]:
+def revoke(found: RevokedKey, asked: CommandValues) -> Iterator[str]:
     """End a key now, with the keys that replaced it and their sessions: every decision refuses them from then on."""
     yield f"key {asked['key_id']} of {found.key.owner} is revoked by {found.key.revoked_by}"
     if found.successors or found.sessions:
@@ -150,7 +150,7 @@ def _made(settings: Settings, work: Callable[[AsyncEngine], Awaitable[MadeKey]],
     view = found.as_json()
     if output is not None:
         view = {**{name: one for name, one in view.items() if name != "secret"}, "file": str(output)}
-    return told(settings, view, _key_words(found, output))
+    return print_value(settings, view, _key_words(found, output))
 
 
 def _key_words(found: MadeKey, output: Path | None) -> Iterator[str]:
@@ -173,7 +173,7 @@ VOUCHING = opt("--vouching", "WORD", "allowed or refused: whether programs witho
 
 
 @tenants.operation("create", "tenants.create", creates=True, name=NAME, vouching=VOUCHING)
-def create_tenant(found: TenantView, asked: Asked) -> Iterator[str]:
+def create_tenant(found: TenantView, asked: CommandValues) -> Iterator[str]:
     """Give a tenant settings. It works without any, too."""
     name = asked["name"]
     yield f"tenant {name} is created by {found.tenant.created_by}; vouching is {found.tenant.vouching}"
@@ -181,7 +181,7 @@ def create_tenant(found: TenantView, asked: Asked) -> Iterator[str]:
 
 
 @tenants.operation("set", "tenants.set_vouching", name=NAME, vouching=VOUCHING)
-def set_vouching(found: TenantView, asked: Asked) -> Iterator[str]:
+def set_vouching(found: TenantView, asked: CommandValues) -> Iterator[str]:
     """Change the settings of a tenant. With vouching refused, everything but reading and working needs a key."""
     yield f"vouching in tenant {asked['name']} is {found.tenant.vouching}"
     if found.tenant.vouching == "refused":
@@ -224,7 +224,7 @@ def quotas(
         if named or none:
             yield "It counts within a second, for runs and requests of API keys."
 
-    return tell(settings, change, words, creates=True)
+    return print_answer(settings, change, words, creates=True)
 
 
 def _limit(text: str) -> tuple[str, int]:
@@ -252,10 +252,10 @@ def signing(
         return await engine.tenants.set_signing(name, secret or (), by=by)
 
     said = "released for signing: "
-    return tell(settings, change, lambda found: f"{said}{', '.join(found.secrets) or 'none'}", creates=True)
+    return print_answer(settings, change, lambda found: f"{said}{', '.join(found.secrets) or 'none'}", creates=True)
 
 
 @tenants.operation("list", "tenants.list")
-def list_tenants(found: TenantList, _: Asked) -> None:
+def list_tenants(found: TenantList, _: CommandValues) -> None:
     """List the tenants that have settings."""
     table(found.tenants, "no tenant has settings: all allow vouching")

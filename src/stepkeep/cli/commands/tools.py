@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Annotated, Any
 
 from stepkeep.cli.arguments import Text, Texts, arg, opt
-from stepkeep.cli.asking import ask, open_engine, read_key, told
+from stepkeep.cli.asking import ask, open_engine, print_value, read_key
 from stepkeep.cli.command import program
 from stepkeep.cli.inert_log import install_log
 from stepkeep.cli.printer import answer, say, warn
@@ -123,7 +123,7 @@ def completion(
     from typer._completion_shared import get_completion_script
 
     script = get_completion_script(prog_name="stepkeep", complete_var=VARIABLE, shell=shell)
-    return told(settings, {"completion": {"shell": shell, "script": script}}, script.split("\n"))
+    return print_value(settings, {"completion": {"shell": shell, "script": script}}, script.split("\n"))
 
 
 def answer_shells() -> None:

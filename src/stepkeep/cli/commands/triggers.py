@@ -7,8 +7,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 from stepkeep.cli.arguments import By, Text, Texts, arg, moment_of, opt
-from stepkeep.cli.asking import Words, table, tell
-from stepkeep.cli.command import Asked, Commands, program
+from stepkeep.cli.asking import Words, print_answer, table
+from stepkeep.cli.command import Commands, CommandValues, program
 from stepkeep.cli.printer import say
 from stepkeep.cli.session import json_value
 from stepkeep.cli.settings import Settings
@@ -33,7 +33,7 @@ Name = Annotated[str, NAME]
 
 
 @triggers.operation("list", "triggers.list")
-def listed(found: TriggerList, asked: Asked) -> None:
+def listed(found: TriggerList, asked: CommandValues) -> None:
     """List triggers with their state and their next moment."""
     nothing = f"there are no triggers. Add one: {asked.command('triggers', 'add', '--help')}"
     columns = "trigger workflow kind fires state next"
@@ -41,7 +41,7 @@ def listed(found: TriggerList, asked: Asked) -> None:
 
 
 @triggers.operation("show", "triggers.show", name=NAME, firings=opt("--firings", "How many firings to show."))
-def show(found: TriggerDetails, _: Asked) -> list[str]:
+def show(found: TriggerDetails, _: CommandValues) -> list[str]:
     """Show a trigger with its next moments, its latest firings and its backfills."""
     say(f"{found.trigger} starts {found.workflow}: {_source(found)}; it is {found.state}")
     say(f"overlap: {found.overlap}")
@@ -62,7 +62,7 @@ def show(found: TriggerDetails, _: Asked) -> list[str]:
     count=opt("--count", "-n", "How many moments."),
     after=opt("--after", "TIME", "Moments after this time instead of now.", reads=partial(moment_of, is_ago=False)),
 )
-def upcoming(found: NextMoments, asked: Asked) -> str | None:
+def upcoming(found: NextMoments, asked: CommandValues) -> str | None:
     """Show the next moments of a schedule, in UTC and in its zone."""
     table(found.next, "this schedule has no moment any more")
     resume = asked.command("triggers", "resume", asked["name"])
@@ -107,7 +107,7 @@ def add(
         "with_": json_value(with_, "--with"),
     }
     chosen = {key: value for key, value in given.items() if value is not None}
-    return tell(
+    return print_answer(
         settings,
         lambda engine: engine.triggers.add(name, workflow, by=by, **chosen),
         lambda one: (
@@ -118,14 +118,14 @@ def add(
 
 
 @triggers.operation("pause", "triggers.pause", name=NAME)
-def pause(one: TriggerView, asked: Asked) -> Iterator[str]:
+def pause(one: TriggerView, asked: CommandValues) -> Iterator[str]:
     """Let a trigger fire nothing by itself until it is resumed."""
     yield f"trigger {one.trigger} is paused"
     yield f"to go on: {asked.command('triggers', 'resume', asked['name'])}"
 
 
 @triggers.operation("resume", "triggers.resume", name=NAME)
-def resume(one: TriggerView, _: Asked) -> str:
+def resume(one: TriggerView, _: CommandValues) -> str:
     """Let a paused trigger fire again. Moments of the pause are not caught up."""
     return f"trigger {one.trigger} is active again{_coming(one)}"
 
@@ -133,7 +133,7 @@ def resume(one: TriggerView, _: Asked) -> str:
 @triggers.operation(
     "fire", "triggers.fire", name=NAME, payload=PAYLOAD, key=opt("--key", "KEY", "The same key fires once.")
 )
-def fire(one: FiringView, asked: Asked) -> str:
+def fire(one: FiringView, asked: CommandValues) -> str:
     """Fire a trigger now, whatever its overlap policy says and also while it is paused."""
     return _fired(one, asked)
 
@@ -166,11 +166,11 @@ def backfill(
             return f"{job.moments} moments, first {', '.join((job.first or [])[:3]) or 'none'}; nothing was started"
         return _progress(job), f"its progress: {settings.command('triggers', 'show', name)}"
 
-    return tell(settings, go, words)
+    return print_answer(settings, go, words)
 
 
 @triggers.operation("remove", "triggers.remove", name=NAME)
-def remove(one: TriggerView, _: Asked) -> str:
+def remove(one: TriggerView, _: CommandValues) -> str:
     """Remove a trigger that was added by hand. Its firings stay on record."""
     return f"trigger {one.trigger} is removed"
 
@@ -183,13 +183,13 @@ def remove(one: TriggerView, _: Asked) -> str:
     id=opt("--id", "ID", "The sender's id: the same one again fires nothing."),
     correlation_id=opt("--correlation", "ID", "The correlation id of the runs it starts."),
 )
-def emit(found: Emitted, asked: Asked) -> Words:
+def emit(found: Emitted, asked: CommandValues) -> Words:
     """Hand in an event from outside. Every trigger that it concerns fires."""
     nothing = f"no trigger is about {asked['event']}, or no condition holds: {asked.command('triggers', 'list')}"
     return [_fired(one, asked) for one in found.firings] or nothing
 
 
-def _fired(one: FiringView, asked: Asked) -> str:
+def _fired(one: FiringView, asked: CommandValues) -> str:
     if one.run_id:
         return f"{one.trigger} started run {one.run_id}: {asked.command('show', one.run_id)}"
     return f"{one.trigger} is {one.state}{f': {one.reason}' if one.reason else ''}"

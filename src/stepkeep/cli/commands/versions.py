@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
 from stepkeep.cli.arguments import LARGEST, By, Text, arg, opt
-from stepkeep.cli.asking import SHORTEST_ID, find_run, of_run, tell
+from stepkeep.cli.asking import SHORTEST_ID, find_run, of_run, print_answer
 from stepkeep.cli.command import program
 from stepkeep.cli.settings import Settings
 from stepkeep.definition.bounds import MAX_VERSION
@@ -59,7 +59,7 @@ def diff(
 
         return run_lines(view) if of_versions[0] is None else version_lines(view)
 
-    return tell(settings, compare, words)
+    return print_answer(settings, compare, words)
 
 
 def _of_attempts(
@@ -73,7 +73,7 @@ def _of_attempts(
     async def compare(engine: AsyncEngine, run_id: str) -> Any:
         return compare_attempts(await engine.show(run_id, step=step), numbers)
 
-    return tell(settings, of_run(run, compare), attempt_lines)
+    return print_answer(settings, of_run(run, compare), attempt_lines)
 
 
 def version_in(text: str) -> tuple[str, int] | None:
@@ -137,7 +137,7 @@ def migrate(
             yield f"run {told.run_id} goes on as {told.new_run_id} under version {told.version}{again}"
             yield f"look at it with: {settings.command('show', told.new_run_id)}"
 
-    return tell(
+    return print_answer(
         settings,
         work,
         words,

@@ -223,13 +223,13 @@ async def _signed_heads(engine: AsyncEngine, key: SigningKey | None) -> AsyncIte
 
     sweeper = HeadSweeper(engine.transactor, key, tenant=engine.tenant)
 
-    def tell(signed: int) -> None:
+    def print_signed(signed: int) -> None:
         if signed:
             warn(f"the heads of {signed} finished runs are signed with key {key.id}")
 
     async def keep() -> None:
         async for signed in sweeper.follow():
-            tell(signed)
+            print_signed(signed)
 
     keeping = asyncio.create_task(keep(), name="signed heads")
     try:
@@ -238,7 +238,7 @@ async def _signed_heads(engine: AsyncEngine, key: SigningKey | None) -> AsyncIte
         keeping.cancel()
         await asyncio.gather(keeping, return_exceptions=True)
         with suppress(StepkeepError):  # the database is away; the next sweep makes up for it
-            tell(await sweeper.sweep())
+            print_signed(await sweeper.sweep())
 
 
 def _listen(host: str, port: int) -> socket.socket:

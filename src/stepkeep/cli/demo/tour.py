@@ -25,7 +25,7 @@ EXPECTED = ["rolled_back", "succeeded", "succeeded"]
 
 def tour(directory: str | None, *, json: bool) -> int:
     """Give the tour; the exit status says whether everything went as promised."""
-    place = _place(directory)
+    place = _folder_of(directory)
     settings = Settings(db=f"sqlite:///{place / 'stepkeep.db'}", json=json)
     with quiet_stdout(json):
         load_app(acts.HANDLERS)
@@ -36,7 +36,7 @@ def tour(directory: str | None, *, json: bool) -> int:
     return SUCCEEDED if as_promised else FAILED
 
 
-def _place(directory: str | None) -> Path:
+def _folder_of(directory: str | None) -> Path:
     if directory is None:
         return Path(tempfile.mkdtemp(prefix="stepkeep-demo-"))
     try:

@@ -27,11 +27,11 @@ def version_lines(view: VersionDifferences) -> Iterator[str]:
         yield "nothing differs but the number of the version"
         return
     for one in view.workflow:
-        yield from (f"~ {line}" for line in _places(one))
+        yield from (f"~ {line}" for line in _differing(one))
     for step in view.steps:
         yield f"{SIGNS[step.change]} step {step.name}"
         for one in step.differences:
-            yield from (f"{INDENT}{line}" for line in _places(one))
+            yield from (f"{INDENT}{line}" for line in _differing(one))
     yield ""
     yield from view.consequences
     if view.live:
@@ -76,7 +76,7 @@ def attempt_lines(view: AttemptDifferences) -> Iterator[str]:
     yield code[view.same_code]
 
 
-def _places(one: FieldDifference) -> Iterator[str]:
+def _differing(one: FieldDifference) -> Iterator[str]:
     return (f"{place.place}: {place.old} → {place.new}" for place in one.places)
 
 

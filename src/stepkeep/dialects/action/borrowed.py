@@ -37,7 +37,9 @@ def check_contents(parts: Parts, tangled: bool, handlers: Registry | None) -> It
         for path, step in steps.items():
             found += check_handlers(step, path, handlers, all_known=True)
     for finding in found:
-        yield finding._replace(path=_place(finding.path, parts), hint=finding.hint.replace("depends_on", "dependsOn"))
+        yield finding._replace(
+            path=_written_path(finding.path, parts), hint=finding.hint.replace("depends_on", "dependsOn")
+        )
 
 
 def _as_step(action: Action, parts: Parts) -> StepBlock:
@@ -53,7 +55,7 @@ def _as_step(action: Action, parts: Parts) -> StepBlock:
     return StepBlock.model_validate(step)
 
 
-def _place(path: Path, parts: Parts) -> Path:
+def _written_path(path: Path, parts: Parts) -> Path:
     """Where the part of a step is written in an action."""
     action = parts.actions[path[:2]]
     match path[2:]:

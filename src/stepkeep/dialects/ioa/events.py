@@ -13,7 +13,16 @@ from typing import Any, NamedTuple
 from msgspec import UNSET, UnsetType
 
 from stepkeep.dialects.dialect import DomainEvent, LogLine
-from stepkeep.dialects.ioa.story import UNDO, IoaShape, RunStory, hear, is_tolerated, millis_between, plain, tell
+from stepkeep.dialects.ioa.story import (
+    UNDO,
+    IoaShape,
+    RunStory,
+    add_line,
+    is_tolerated,
+    millis_between,
+    plain,
+    run_story,
+)
 
 Fields = Mapping[str, Callable[[RunStory, LogLine], object]]
 """The fields of a payload in their order, and what makes each from the run so far and the line of the event."""
@@ -52,13 +61,13 @@ class Telemetry:
     """The events of one run for sinks: each is made from the lines up to its own."""
 
     def __init__(self, about: Mapping[str, Any]) -> None:
-        self._told = tell({**about, "steps": []}, [])
+        self._told = run_story({**about, "steps": []}, [])
 
     def entry(self, canonical: Sequence[LogLine], lines: Sequence[LogLine]) -> list[DomainEvent]:
         """The events of the next entry."""
         found = []
         for line in lines:
-            hear(self._told, line)
+            add_line(self._told, line)
             name = _event_in(line)
             if name is not None:
                 found.append(self._made(line, name))
@@ -72,7 +81,7 @@ class Telemetry:
         then = self._told.copy()
 
         def late(canonical: Mapping[str, Any], lines: Sequence[LogLine]) -> list[Mapping[str, Any]]:
-            now = tell(canonical, [])
+            now = run_story(canonical, [])
             told = replace(then, run=now.run, steps=now.steps, hooks=now.hooks)
             return [_event(told, line, name).payload]
 

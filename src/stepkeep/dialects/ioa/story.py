@@ -88,7 +88,7 @@ class RunStory:
         return CostAccumulated(tokens=int(spent.get("tokens", 0)), cost=spent.get("usd", 0), currency="USD")
 
 
-def tell(canonical: Mapping[str, Any], lines: Sequence[LogLine]) -> RunStory:
+def run_story(canonical: Mapping[str, Any], lines: Sequence[LogLine]) -> RunStory:
     """Combine a run's view and its log."""
     told = RunStory(
         run=canonical["run"],
@@ -98,11 +98,11 @@ def tell(canonical: Mapping[str, Any], lines: Sequence[LogLine]) -> RunStory:
         hooks={step["name"].removeprefix(UNDO): step for step in canonical["steps"] if step["phase"] == "undo"},
     )
     for line in lines:
-        hear(told, line)
+        add_line(told, line)
     return told
 
 
-def hear(told: RunStory, line: LogLine) -> None:
+def add_line(told: RunStory, line: LogLine) -> None:
     """Go on with one line."""
     if line["event_type"] == "step_state_transition":
         _step_moved(told, line)

@@ -13,7 +13,7 @@ from msgspec import UNSET, UnsetType
 
 from stepkeep.dialects.dialect import LogLine, Teller
 from stepkeep.dialects.ioa.events import IoaEvent, Telemetry, events_of
-from stepkeep.dialects.ioa.story import CostAccumulated, IoaShape, RunStory, latency, millis_between, plain, tell
+from stepkeep.dialects.ioa.story import CostAccumulated, IoaShape, RunStory, latency, millis_between, plain, run_story
 
 API_VERSION = "ioa.dev/v0.2"
 KIND = "Workflow"
@@ -103,7 +103,7 @@ class IoaWords:
     """Runs and lists of runs."""
 
     def run(self, canonical: Mapping[str, Any], lines: Sequence[LogLine]) -> Mapping[str, Any]:
-        told = tell(canonical, lines)
+        told = run_story(canonical, lines)
         return plain(
             ShownWorkflow(
                 api_version=API_VERSION,

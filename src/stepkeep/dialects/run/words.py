@@ -112,7 +112,7 @@ def _events(canonical: View, labels: Mapping[str, str], lines: Sequence[LogLine]
     costs = {step["name"]: _usd(step["cost"]) for step in canonical["steps"]}
     number = 0
     for line in lines:
-        for kind, payload in _told(line, labels, limits, costs):
+        for kind, payload in _line_events(line, labels, limits, costs):
             number += 1
             metadata = line["metadata"]
             yield {
@@ -126,7 +126,7 @@ def _events(canonical: View, labels: Mapping[str, str], lines: Sequence[LogLine]
             }
 
 
-def _told(
+def _line_events(
     line: LogLine, labels: Mapping[str, str], limits: Mapping[str, int], costs: Mapping[str, float]
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     """The events of one line. The seed's service has none for a run that is created, succeeds or fails."""

@@ -13,7 +13,7 @@ from msgspec import UNSET
 from stepkeep.definition.archive_policy import about_archive
 from stepkeep.definition.rule_words import VERSION, rule_capabilities
 from stepkeep.dialects.workstream.named_rules import Commands, final_rules, post_of, pre_of
-from stepkeep.dialects.workstream.repository import place, with_repository
+from stepkeep.dialects.workstream.repository import program_directory, with_repository
 from stepkeep.dialects.workstream.written import RepositoryBlock, TaskBlock, WorkstreamBlock
 from stepkeep.kernel.definition import (
     SECOND,
@@ -38,7 +38,7 @@ COMPLETED = (StepState.SUCCEEDED,)
 def build(written: WorkstreamBlock) -> Definition:
     commands = written.rule_commands
     repository = written.repository
-    final = final_rules(written.validation_rules.post_execution, commands, place(None, repository))
+    final = final_rules(written.validation_rules.post_execution, commands, program_directory(None, repository))
     steps = tuple(_step(task, commands, repository) for task in written.tasks)
     if repository is not None:
         # The merge comes after the final validation, so that the rules are those of a step before it.
@@ -73,7 +73,7 @@ def is_critical(task: TaskBlock) -> bool:
 
 def _step(task: TaskBlock, commands: Commands, repository: RepositoryBlock | None) -> StepDefinition:
     execution = task.execution
-    directory = place(execution.working_directory, repository)
+    directory = program_directory(execution.working_directory, repository)
     capabilities = {*task.worker_requirements.capabilities, *(repository.capabilities if repository else ())}
     if task.worker_requirements.min_version is not None:
         capabilities.add(f"{VERSION}{task.worker_requirements.min_version}")

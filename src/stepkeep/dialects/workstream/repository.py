@@ -61,7 +61,7 @@ LONGEST_BRANCH = 200
 
 
 # -- build -----------------------------------------------------------------------------------------------------------
-def place(directory: str | None, repository: RepositoryBlock | None) -> str | None:
+def program_directory(directory: str | None, repository: RepositoryBlock | None) -> str | None:
     """Where a program runs: in the worktree, or where the task says if there is none."""
     if repository is None or (directory is not None and directory.startswith("/")):
         return directory

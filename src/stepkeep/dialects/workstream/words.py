@@ -149,7 +149,7 @@ class WorkstreamWords:
         stream = TaskHistory()
         for line in lines:
             name = line["metadata"].get("step")
-            (stream if name is None else histories[name]).hear(line)
+            (stream if name is None else histories[name]).consume(line)
         steps = {step["name"]: step for step in canonical["steps"]}
         needs = {step["name"]: [edge["step"] for edge in step["depends_on"]] for step in written}
         blocks = blocked_by(needs)
@@ -206,7 +206,7 @@ class TaskHistory:
         self.reason: str | None = None
         self.adopted = False
 
-    def hear(self, line: LogLine) -> None:
+    def consume(self, line: LogLine) -> None:
         said = line["metadata"]
         self.status = line["to_state"] or ""
         self.adopted = self.adopted or said.get("because") == "adopted"

@@ -48,7 +48,7 @@ def names(values: Sequence[str]) -> str:
     return "{" + ",".join([_quoted(value) for value in values]) + "}"
 
 
-class Places(dict[str, int]):
+class IndexByText(dict[str, int]):
     """Numbers for texts, in order of first use, from 1."""
 
     def __missing__(self, text: str) -> int:
@@ -56,11 +56,11 @@ class Places(dict[str, int]):
         return place
 
 
-class Parcel:
+class RowEncoder:
     """What the numbers of hot rows refer to: runs by their index, bytes by offset and length."""
 
     def __init__(self) -> None:
-        self.runs = Places()
+        self.runs = IndexByText()
         self._parts: list[bytes] = []
         self._end = 1
         self._texts: dict[str, int] = {}

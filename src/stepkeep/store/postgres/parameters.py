@@ -15,7 +15,7 @@ from stepkeep.kernel.journal import SealedEntry
 from stepkeep.kernel.rows import HOT_OF_RUN, HOT_OF_STEP, Attempt, Details, Run, Step
 from stepkeep.kernel.states import Rollback, RunState, StepState
 from stepkeep.store.columns import Column, Kind, columns_of, generate, json_text
-from stepkeep.store.postgres.arrays import Bytes, Parcel, ids, names, numbers, packed, words
+from stepkeep.store.postgres.arrays import Bytes, RowEncoder, ids, names, numbers, packed, words
 
 COMMONEST = (StepState.RUNNING, StepState.SUCCEEDED, Rollback.NONE, StepState.PENDING, StepState.READY, RunState.QUEUED)
 VOCABULARIES = [column.type for row in (Step, Run, Attempt) for column in columns_of(row) if column.kind is Kind.WORD]
@@ -25,7 +25,7 @@ VOCABULARY = tuple(dict.fromkeys((*COMMONEST, *(word for words in VOCABULARIES f
 CODES: dict[str | None, int] = {None: 0, **{word: place for place, word in enumerate(VOCABULARY, 1)}}
 WORDS = words(VOCABULARY)
 
-Numbered: TypeAlias = Callable[[Iterable[Any], Parcel], str]
+Numbered: TypeAlias = Callable[[Iterable[Any], RowEncoder], str]
 
 ENCODED = {
     Kind.NUMBER: "{}",

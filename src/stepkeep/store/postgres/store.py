@@ -89,7 +89,7 @@ T = TypeVar("T")
 
 READERS = 4
 
-HASTE = "5ms"
+CLAIM_LOCK_TIMEOUT = "5ms"
 """The lock timeout of optimistic claims."""
 
 _encode_spec = msgspec.json.Encoder(order="sorted").encode
@@ -118,7 +118,7 @@ class PostgresStore(Store):
         self._searches = options.namespace is None
         found_in = {SEARCH_PATH: self.namespace.search_path}
         self._engine = Pool(options, options.pool_size, ENGINE | found_in)
-        self._hasty = Pool(options, 1, ENGINE | found_in | {"lock_timeout": HASTE})
+        self._claim_pool = Pool(options, 1, ENGINE | found_in | {"lock_timeout": CLAIM_LOCK_TIMEOUT})
         self._readers = Pool(options, READERS, found_in)
         self._users = Pool(options, options.pool_size, {}, for_users=True)
         self._keeps_statements = options.statement_cache_size > 0
@@ -186,14 +186,14 @@ class PostgresStore(Store):
             found = await schema.locate(connection, self.namespace, self.url)
         if found != self.namespace:
             self.namespace, self.notifier.channel = found, found.channel
-            for pool in (self._engine, self._hasty, self._readers):
+            for pool in (self._engine, self._claim_pool, self._readers):
                 await pool.search_in(found)
             await self.status()
 
     async def close(self) -> None:
         await self.notifier.close()
         self._shared.is_open = False
-        for pool in (self._engine, self._hasty, self._readers, self._users):
+        for pool in (self._engine, self._claim_pool, self._readers, self._users):
             await pool.close()
 
     async def migrate(self) -> SchemaStatus:
@@ -236,7 +236,7 @@ class PostgresStore(Store):
         # One statement for one tenant is a transaction by itself; anything else needs an explicit one.
         tenants = {change.run.tenant for change in what.runs} | {new.run.tenant for new in what.new_runs}
         in_one_statement = len(tenants) == 1 and (what.is_plain or what.only_creates)
-        pool = self._hasty if basis is Basis.READ else self._engine
+        pool = self._claim_pool if basis is Basis.READ else self._engine
         async with self._looking(pool) if in_one_statement else self._transaction(pool) as connection:
             now = await record(connection, what, known, self.clock_offset, self.notifier.notice(sent))
         self.notifier.publish(notification, sent)

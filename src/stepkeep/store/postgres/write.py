@@ -17,7 +17,7 @@ from stepkeep.kernel.states import RUN_TERMINAL
 from stepkeep.store.change import NOT_REQUESTED, Loaded, NewRun, Write
 from stepkeep.store.columns import people_values
 from stepkeep.store.postgres import parameters
-from stepkeep.store.postgres.arrays import Bytes, Parcel, ids, names, numbers
+from stepkeep.store.postgres.arrays import Bytes, RowEncoder, ids, names, numbers
 from stepkeep.store.postgres.connections import Connection, execute, fetch
 from stepkeep.store.postgres.failures import translated
 from stepkeep.store.postgres.load import lock_order
@@ -153,7 +153,7 @@ async def _write_hot(
     statement = SQL.write_hot_columns if what.only_hot else SQL.write_hot
     run_rows, step_rows, attempt_rows = parameters.HOT_COLUMNS if what.only_hot else parameters.WHOLE_ROWS
     for tenant, mine in _by_tenant(what):
-        parcel = Parcel()
+        parcel = RowEncoder()
         with translated():
             rows = (
                 run_rows([(change.was, change.run) for change in mine.runs], parcel),
@@ -195,7 +195,7 @@ def _by_tenant(what: Write) -> list[tuple[str, Write]]:
     ]
 
 
-def _given(tenant: str, parcel: Parcel) -> tuple[bytes, str, str, str]:
+def _given(tenant: str, parcel: RowEncoder) -> tuple[bytes, str, str, str]:
     """What the numbers of the rows refer to: the first parameters of every statement that takes such rows."""
     return (parcel.joined(), tenant, parcel.run_ids(), parameters.WORDS)
 
@@ -215,7 +215,7 @@ async def _insert_runs(
     now = 0
     for tenant in sorted({one.run.tenant for one in new}):
         mine = [one for one in new if one.run.tenant == tenant]
-        parcel = Parcel()
+        parcel = RowEncoder()
         with translated():
             rows = (
                 parameters.run_numbers([(one.run.definition_id, one.run) for one in mine], parcel),

@@ -221,12 +221,12 @@ class Teller:
         """The handler said how far it is."""
         self._due.set()
         if self._thread is None:
-            self._thread = threading.Thread(target=self._tell, daemon=True)
+            self._thread = threading.Thread(target=self._send_progress, daemon=True)
             # Without memory for a thread the values are not shown; the handler goes on.
             with suppress(RuntimeError, MemoryError):
                 self._thread.start()
 
-    def _tell(self) -> None:
+    def _send_progress(self) -> None:
         while True:
             self._due.wait()
             self._due.clear()

@@ -120,7 +120,7 @@ class HandlerLoop:
         opened = self._opened
         if opened is not None and opened.done() and opened.exception() is None:
             return True
-        self._open().add_done_callback(lambda done: self._told(done, function, refused))
+        self._open().add_done_callback(lambda done: self._call_when_open(done, function, refused))
         return False
 
     def position(self, run: CodeType) -> str:
@@ -197,7 +197,9 @@ class HandlerLoop:
             if self._opened is opened:
                 self._opened = None
 
-    def _told(self, opened: Future[None], function: Callable[[], object], refused: Callable[[str], object]) -> None:
+    def _call_when_open(
+        self, opened: Future[None], function: Callable[[], object], refused: Callable[[str], object]
+    ) -> None:
         problem = opened.exception()
         if problem is None:
             with suppress(OSError, RuntimeError):

@@ -147,13 +147,13 @@ class ProcessPool(ThreadPool):
         child.line.send((task.number, pickle.dumps(task)))
         asking = [True]
 
-        def tell() -> None:
+        def send_cancel() -> None:
             # After the answer this process runs another job, which must not be cancelled by this flag.
             if asking and job.cancelled.why is Why.RUN_STOPPING:
                 with suppress(OSError):
                     child.line.send((task.number, CANCEL))
 
-        job.cancelled.add_callback(tell)
+        job.cancelled.add_callback(send_cancel)
         try:
             if not child.is_ready:
                 child.is_ready = child.line.recv_bytes() == READY

@@ -56,23 +56,23 @@ class RemoteMembership(Membership):
             return False
 
     async def _beaten(self, before: Worker) -> Worker:
-        return await self._tell("heartbeat", Heartbeat())
+        return await self._send("heartbeat", Heartbeat())
 
     async def publish(self, offer: Offer) -> None:
-        await self._tell("heartbeat", Heartbeat(report=msgspec.to_builtins(offer)))
+        await self._send("heartbeat", Heartbeat(report=msgspec.to_builtins(offer)))
 
     async def mark(self, busy: bool, since: int | None = None) -> None:
         """The service knows when the worker claimed."""
         if (self.row.state is WorkerState.BUSY) is busy or self.row.state not in (WorkerState.IDLE, WorkerState.BUSY):
             return
         async with self._one_at_a_time:
-            told = await self._tell("heartbeat", Heartbeat(busy=busy))
+            told = await self._send("heartbeat", Heartbeat(busy=busy))
             # The incarnation stays: the next heartbeat must see that it is another one.
             self._row = replace(self.row, state=told.state)
 
     async def drain(self) -> None:
         async with self._one_at_a_time:
-            self._row = await self._tell("drain")
+            self._row = await self._send("drain")
 
     async def leave(self) -> None:
         self._notices.stop()
@@ -80,6 +80,6 @@ class RemoteMembership(Membership):
             told = await self._channel.ask(Registered, "DELETE", f"/work/workers/{self.row.id}")
             self._row = told.worker.row(self._queues)
 
-    async def _tell(self, what: str, body: Heartbeat | None = None) -> Worker:
+    async def _send(self, what: str, body: Heartbeat | None = None) -> Worker:
         told = await self._channel.ask(Registered, "POST", self._channel.path(what), body)
         return told.worker.row(self._queues)

@@ -64,7 +64,7 @@ class Notices:
                     async for event in events:
                         self.is_connected, tries = True, 0
                         if event.name == "notice":
-                            self._tell(msgspec.json.decode(event.data, type=Notice))
+                            self._pass_on(msgspec.json.decode(event.data, type=Notice))
             except StepkeepError as problem:
                 log.debug("the stream of notices ended: %s", problem)
             except msgspec.MsgspecError:
@@ -73,7 +73,7 @@ class Notices:
             tries += 1
             await asyncio.sleep(min(LONGEST_PAUSE, 0.1 * 2 ** min(tries, 6)) * random.uniform(0.5, 1.0))  # noqa: S311
 
-    def _tell(self, notice: Notice) -> None:
+    def _pass_on(self, notice: Notice) -> None:
         topics = None if notice.queues is None else frozenset(notice.queues)
         runs: dict[int, frozenset[str]] = {}
         if notice.stopped:

@@ -16,7 +16,7 @@ from stepkeep.definition.bounds import MAX_ADDED, MAX_CALL_BYTES, MAX_WIDTH
 from stepkeep.definition.calls import WORDS
 from stepkeep.kernel.errors import InvalidInput
 from stepkeep.operations.answers import says
-from stepkeep.operations.remote_work import LARGEST, LONGEST_WAIT_SECONDS, MOST_AT_ONCE, ClaimName, Large, Wanted
+from stepkeep.operations.remote_work import LARGEST, LONGEST_WAIT_SECONDS, MOST_AT_ONCE, ClaimName, ClaimTerms, Large
 from stepkeep.operations.work_outcomes import KINDS
 from stepkeep.worker.payloads import Unstorable, encode
 
@@ -57,7 +57,7 @@ class Heartbeat(Body, frozen=True):
     report: Annotated[Anything | None, says("What it serves, for `explain` and `status`.")] = None
 
 
-class Claiming(Wanted, frozen=True):
+class Claiming(ClaimTerms, frozen=True):
     """How many steps of which queues a worker takes."""
 
     give: Annotated[

@@ -26,7 +26,7 @@ async def remote_worker(
     for. Raises NotAllowed for a key that may not work."""
     service = Service(url, key)
     try:
-        told = await _asked(service, waits)
+        told = await _queues_of_service(service, waits)
         channel = Channel(service)
         transactor = RemoteTransactor(channel, told["tenant"])
         yield Worker(
@@ -41,7 +41,7 @@ async def remote_worker(
         await service.close()
 
 
-async def _asked(service: Service, waits: bool) -> Any:
+async def _queues_of_service(service: Service, waits: bool) -> Any:
     outage, tries = Outage(Runtime(), "the service"), 0
     while True:
         try:

@@ -45,7 +45,7 @@ class Stream:
         self.size: int | None = None
         self.seq: int | None = None
 
-    def hear(self, line: Line) -> None:
+    def consume(self, line: Line) -> None:
         said = about(line)
         if line["event_type"] == STREAM:
             self.state = line["to_state"]
@@ -100,7 +100,7 @@ def watching(look: Look, *, before: bool = False) -> Callable[[Say], Feed]:
             if before:
                 for said in look(stream, line):
                     say(said)
-            stream.hear(line)
+            stream.consume(line)
             if not before:
                 for said in look(stream, line):
                     say(said)

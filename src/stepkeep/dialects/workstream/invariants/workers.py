@@ -15,7 +15,7 @@ class Crew:
         self.capacity: dict[str, int] = {}
         self.holder: dict[str, str] = {}
 
-    def hear(self, line: Line) -> None:
+    def consume(self, line: Line) -> None:
         said = about(line)
         if line["event_type"] == WORKER:
             worker = line["entity_id"]
@@ -42,7 +42,7 @@ def capacity_limit(say: Say) -> Feed:
     crew = Crew()
 
     def feed(line: Line) -> None:
-        crew.hear(line)
+        crew.consume(line)
         worker = worker_of(line)
         most = crew.capacity.get(worker)
         if most is None:
@@ -73,7 +73,7 @@ def health_monitoring(say: Say) -> Feed:
                 say(f"{worker} is {target} again without having been heard")
         elif line["to_state"] == "running" and before in ("initializing", "unresponsive", "shutdown"):
             say(f"{worker} is given {line['entity_id']} while {before}")
-        crew.hear(line)
+        crew.consume(line)
 
     return feed
 
@@ -83,7 +83,7 @@ def graceful_shutdown(say: Say) -> Feed:
     crew = Crew()
 
     def feed(line: Line) -> None:
-        crew.hear(line)
+        crew.consume(line)
         if line["event_type"] != WORKER or line["to_state"] != "shutdown" or line["from_state"] == "unresponsive":
             return
         worker = line["entity_id"]
@@ -118,6 +118,6 @@ def resource_cleanup(say: Say) -> Feed:
             for task, worker in taken.items():
                 if crew.states.get(worker) == "shutdown":
                     say(f"{task} is still held by {worker}, which is shut down")
-        crew.hear(line)
+        crew.consume(line)
 
     return feed
