@@ -155,7 +155,7 @@ class Continuation(msgspec.Struct, frozen=True, kw_only=True):
     deadlines: Mapping[int, int] = {}
     costs: tuple[bytes | None, ...] = ()
 
-    def told(self, plan: Plan) -> ContinuationRecord:
+    def to_detail(self, plan: Plan) -> ContinuationRecord:
         """What the journal says about it, the adopted steps in the order of their completion."""
         said: ContinuationRecord = {"run": self.run_id, "as": str(self.how)}
         if self.start is not None:

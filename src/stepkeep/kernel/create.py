@@ -117,7 +117,7 @@ def create_run(
     if pin is not None:
         origin["policy_revision"] = pin
     if continuation is not None:
-        origin["continues"] = continuation.told(plan)
+        origin["continues"] = continuation.to_detail(plan)
     waiting = waiting_numbers(plan, () if continuation is None else continuation.notes) if awaits_slot else frozenset()
     if waiting:
         origin["awaits_slot"] = True
