@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 
 import stepkeep as sk
-from stepkeep.definition.registry import HandlerSpec, Registry
+from stepkeep.definition.python.registry import HandlerSpec, Registry
 from stepkeep.engine import AsyncEngine
 
 STEPS = 3

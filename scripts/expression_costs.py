@@ -2,7 +2,7 @@
 
 For each kind of work the data grows until the estimate refuses it; what was accepted last is timed. The first column of
 times is for a condition, the second for the inputs of a step. Run it after a change of the CEL library or of a weight
-in `definition/expression_limits.py`; the figures in `docs/definitions.md` come from it.
+in `definition/expressions/limits.py`; the figures in `docs/definitions.md` come from it.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from stepkeep.definition.expression_limits import MAX_CONDITION_COST, MAX_COST, CostBudget
-from stepkeep.definition.expressions import Expression, Scope, compile_expression
+from stepkeep.definition.expressions.expressions import Expression, Scope, compile_expression
+from stepkeep.definition.expressions.limits import MAX_CONDITION_COST, MAX_COST, CostBudget
 from stepkeep.kernel.errors import ExpressionError
 
 Make = Callable[[int], Any]

@@ -27,7 +27,7 @@ from urllib.parse import urlsplit, urlunsplit
 import psycopg
 
 import stepkeep
-from stepkeep.definition.native import load_text
+from stepkeep.definition.native.reader import load_text
 from stepkeep.engine import AsyncEngine
 from stepkeep.operations.access import Scope
 from stepkeep.store.postgres.grants import Part, grants

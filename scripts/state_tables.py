@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from stepkeep.kernel.states import ATTEMPT_TERMINAL, RUN_TERMINAL, STEP_TERMINAL, WORKER_TERMINAL
-from stepkeep.kernel.tables import MACHINES, Machine
+from stepkeep.kernel.machine.states import ATTEMPT_TERMINAL, RUN_TERMINAL, STEP_TERMINAL, WORKER_TERMINAL
+from stepkeep.kernel.machine.tables import MACHINES, Machine
 
 PAGE = Path(__file__).parent.parent / "docs" / "reference" / "states.md"
 

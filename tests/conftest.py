@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from stepkeep.definition.registry import Registry, default_registry
+from stepkeep.definition.python.registry import Registry, default_registry
 from stepkeep_lab.postgres import PostgresServer
 from tests.databases import migrate_now, migrated_file
 from tests.holding import Hold

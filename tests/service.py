@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeVar
 import stepkeep as sk
 from stepkeep.api.app import create_app
 from stepkeep.api.server import address_of, listen, make_server
-from stepkeep.definition.registry import Registry
+from stepkeep.definition.python.registry import Registry
 from stepkeep.engine import AsyncEngine
 from stepkeep.operations.access import Scope
 

@@ -12,14 +12,14 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
-from stepkeep.kernel.authority import Caller
-from stepkeep.kernel.decision import Accepted, Reply
+from stepkeep.kernel.decide.decision import Accepted, Reply
 from stepkeep.kernel.definition import Definition
-from stepkeep.kernel.outcomes import Outcome
+from stepkeep.kernel.machine.outcomes import Outcome
+from stepkeep.kernel.machine.states import RunState, StepState
+from stepkeep.kernel.people.authority import Caller
 from stepkeep.kernel.plan import Plan
-from stepkeep.kernel.states import RunState, StepState
-from stepkeep.operations import people
-from stepkeep.operations.transact import Claim, Transactor
+from stepkeep.operations.people import people
+from stepkeep.operations.pipeline.transact import Claim, Transactor
 from stepkeep.store.connect import connect
 from stepkeep_lab.storecheck import bench
 from stepkeep_lab.storecheck.bench import ACTOR, TENANT, gate, report_of, task

@@ -1,17 +1,17 @@
 """The public names of Stepkeep, one line each."""
 
 from stepkeep.client.opening import open as open  # noqa: A004 - sk.open reads best
-from stepkeep.definition.added import output_of as output_of
-from stepkeep.definition.expression_objects import Expr as Expr
-from stepkeep.definition.flows import flow as flow
-from stepkeep.definition.handlers import Retry as Retry
-from stepkeep.definition.handlers import agent as agent
-from stepkeep.definition.handlers import lifespan as lifespan
-from stepkeep.definition.handlers import step as step
-from stepkeep.definition.listeners import hook as hook
-from stepkeep.definition.listeners import on as on
-from stepkeep.definition.python import Workflow as Workflow
-from stepkeep.definition.registry import Registry as Registry
+from stepkeep.definition.expressions.objects import Expr as Expr
+from stepkeep.definition.native.added import output_of as output_of
+from stepkeep.definition.python.flows import flow as flow
+from stepkeep.definition.python.handlers import Retry as Retry
+from stepkeep.definition.python.handlers import agent as agent
+from stepkeep.definition.python.handlers import lifespan as lifespan
+from stepkeep.definition.python.handlers import step as step
+from stepkeep.definition.python.listeners import hook as hook
+from stepkeep.definition.python.listeners import on as on
+from stepkeep.definition.python.registry import Registry as Registry
+from stepkeep.definition.python.workflow import Workflow as Workflow
 from stepkeep.definition.secrets import secret as secret
 from stepkeep.dialects.registry import load_file as load_file
 from stepkeep.engine.continuations import AsyncContinuations as AsyncContinuations
@@ -70,13 +70,13 @@ from stepkeep.kernel.errors import RunNotSucceeded as RunNotSucceeded
 from stepkeep.kernel.errors import StepkeepError as StepkeepError
 from stepkeep.kernel.errors import StoreError as StoreError
 from stepkeep.kernel.errors import StoreUnavailable as StoreUnavailable
-from stepkeep.kernel.states import Category as Category
-from stepkeep.kernel.states import RunState as RunState
-from stepkeep.kernel.states import StepState as StepState
-from stepkeep.operations.codec import PayloadCodec as PayloadCodec
-from stepkeep.operations.payloads import DirectoryStore as DirectoryStore
-from stepkeep.operations.payloads import PayloadStore as PayloadStore
-from stepkeep.operations.start import Started as Started
+from stepkeep.kernel.machine.states import Category as Category
+from stepkeep.kernel.machine.states import RunState as RunState
+from stepkeep.kernel.machine.states import StepState as StepState
+from stepkeep.operations.pipeline.codec import PayloadCodec as PayloadCodec
+from stepkeep.operations.pipeline.payloads import DirectoryStore as DirectoryStore
+from stepkeep.operations.pipeline.payloads import PayloadStore as PayloadStore
+from stepkeep.operations.pipeline.start import Started as Started
 from stepkeep.sinks.event import OutgoingEvent as OutgoingEvent
 from stepkeep.sinks.interface import Sink as Sink
 from stepkeep.sinks.interface import SinkFailed as SinkFailed
@@ -85,12 +85,12 @@ from stepkeep.worker.answers import fail as fail
 from stepkeep.worker.answers import retry_in as retry_in
 from stepkeep.worker.answers import then as then
 from stepkeep.worker.answers import wait_for as wait_for
+from stepkeep.worker.attempts.secrets import Secrets as Secrets
 from stepkeep.worker.context import Context as Context
 from stepkeep.worker.executors.command import CommandPolicy as CommandPolicy
 from stepkeep.worker.executors.http import HttpPolicy as HttpPolicy
 from stepkeep.worker.flows.calls import CallFailed as CallFailed
 from stepkeep.worker.flows.calls import NonDeterministic as NonDeterministic
 from stepkeep.worker.flows.context import FlowContext as FlowContext
-from stepkeep.worker.secrets import Secrets as Secrets
 
 __version__: str

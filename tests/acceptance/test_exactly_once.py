@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from stepkeep.kernel.definition import Definition, Handler
-from stepkeep.kernel.states import RunState
+from stepkeep.kernel.machine.states import RunState
 from tests.processes import Fleet
 from tests.suites import first_on, in_proof
 from tests.workbench import SECOND, TENANT, benches, eventually, task

@@ -10,9 +10,9 @@ import pytest
 
 from stepkeep.kernel.definition import Definition, Handler, Retry
 from stepkeep.kernel.errors import Fenced
-from stepkeep.kernel.outcomes import Completed
-from stepkeep.kernel.states import AttemptState, Category, RunState, StepState, WorkerState
-from stepkeep.operations.expire import sweep
+from stepkeep.kernel.machine.outcomes import Completed
+from stepkeep.kernel.machine.states import AttemptState, Category, RunState, StepState, WorkerState
+from stepkeep.operations.pipeline.expire import sweep
 from tests.processes import Fleet
 from tests.suites import first_on, in_proof
 from tests.workbench import SECOND, TENANT, Bench, benches, eventually, report_of, task

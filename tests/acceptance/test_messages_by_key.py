@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from stepkeep.kernel.definition import Definition, Wait
-from stepkeep.kernel.states import RunState
-from stepkeep.operations.by_key import Sent
+from stepkeep.kernel.machine.states import RunState
+from stepkeep.operations.messages.by_key import Sent
 from tests.suites import in_proof
 from tests.workbench import TENANT, Bench, benches, gate, task
 

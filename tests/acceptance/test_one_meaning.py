@@ -15,8 +15,8 @@ import httpx2 as httpx
 import pytest
 
 import stepkeep as sk
-from stepkeep.definition import advice
-from stepkeep.definition.registry import Registry, default_registry
+from stepkeep.definition.native import advice
+from stepkeep.definition.python.registry import Registry, default_registry
 from stepkeep.kernel.errors import DefinitionError
 from tests.service import TENANT, make_key, serving
 
@@ -252,7 +252,7 @@ def test_an_unchanged_workflow_costs_a_client_one_request_for_each_start(
         sk.open(address, key=make_key(database_url, "ann")) as client,
     ):
         client.start(flow)
-        monkeypatch.setattr("stepkeep.definition.python.examine", None)
+        monkeypatch.setattr("stepkeep.definition.python.workflow.examine", None)
         monkeypatch.setattr("stepkeep.client.async_client.AsyncClient.publish", None)
         assert client.start(flow).created
 
@@ -284,7 +284,7 @@ def test_an_unchanged_workflow_is_checked_and_published_once(
     saga.step("pay", "saga.elsewhere", inputs={})
     with sk.open(database_url) as engine:
         first = engine.publish(saga)
-        monkeypatch.setattr("stepkeep.definition.python.examine", None)
+        monkeypatch.setattr("stepkeep.definition.python.workflow.examine", None)
         monkeypatch.setattr("stepkeep.engine.definitions.publish", None)
         assert engine.publish(saga) is first
         assert engine.start(saga).created

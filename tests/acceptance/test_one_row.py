@@ -20,7 +20,7 @@ from stepkeep.cli.arguments import arg
 from stepkeep.cli.command import Commands, CommandValues
 from stepkeep.cli.main import app
 from stepkeep.client import AsyncClient
-from stepkeep.definition.registry import Registry
+from stepkeep.definition.python.registry import Registry
 from stepkeep.engine import AsyncEngine, Engine
 from stepkeep.engine.base import AsyncGroup, group_at
 from stepkeep.engine.blocking import Blocking, blocking

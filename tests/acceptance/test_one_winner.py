@@ -6,11 +6,11 @@ import asyncio
 
 import pytest
 
-from stepkeep.kernel.decision import Accepted
+from stepkeep.kernel.decide.decision import Accepted
 from stepkeep.kernel.definition import Approval, Definition
 from stepkeep.kernel.errors import Conflict
-from stepkeep.kernel.events import CancelRequested, Event, GateDecided, TimeCame
-from stepkeep.kernel.states import RunState
+from stepkeep.kernel.machine.events import CancelRequested, Event, GateDecided, TimeCame
+from stepkeep.kernel.machine.states import RunState
 from tests.suites import in_proof
 from tests.workbench import SECOND, TENANT, Bench, benches, gate
 

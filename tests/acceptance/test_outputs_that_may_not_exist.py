@@ -14,7 +14,7 @@ import pytest
 
 import stepkeep as sk
 from stepkeep.cli.main import main
-from stepkeep.definition.native import check_text
+from stepkeep.definition.native.reader import check_text
 from stepkeep.kernel.errors import InvalidInput
 from stepkeep.simulate.report import simulate
 

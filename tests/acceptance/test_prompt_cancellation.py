@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 import stepkeep as sk
+from stepkeep.kernel.decide.stopping import is_in_doubt
 from stepkeep.kernel.definition import Command, CompensateWhen, Definition, Effect, Handler, Retry, Undo
-from stepkeep.kernel.events import CancelRequested
-from stepkeep.kernel.states import RUN_TERMINAL, AttemptState, OnFailure, RunState, StepState
-from stepkeep.kernel.stopping import is_in_doubt
+from stepkeep.kernel.machine.events import CancelRequested
+from stepkeep.kernel.machine.states import RUN_TERMINAL, AttemptState, OnFailure, RunState, StepState
 from tests.processes import Fleet
 from tests.store.raw import raw_of
 from tests.suites import first_on, in_proof

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from stepkeep.kernel.definition import Definition
-from stepkeep.kernel.states import RunState
+from stepkeep.kernel.machine.states import RunState
 from tests.suites import in_proof
 from tests.workbench import Bench, benches, chain, report_of, task
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from stepkeep.definition.registry import HandlerSpec
+from stepkeep.definition.python.registry import HandlerSpec
 from stepkeep.engine import AsyncEngine
 from stepkeep.network.signatures import sign, write_key
 

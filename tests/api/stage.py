@@ -13,7 +13,7 @@ import httpx2
 import stepkeep as sk
 from stepkeep.api.app import Application, create_app
 from stepkeep.api.server import address_of, listen, make_server
-from stepkeep.definition.registry import HandlerSpec, Registry
+from stepkeep.definition.python.registry import HandlerSpec, Registry
 from stepkeep.engine import AsyncEngine
 from stepkeep.operations.access import Scope
 from tests.confined import confine

@@ -9,10 +9,10 @@ import pytest
 
 from stepkeep.api.browsers import CSRF
 from stepkeep.engine import AsyncEngine
-from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.errors import NotAllowed, StoreUnavailable
-from stepkeep.operations import audit
+from stepkeep.kernel.people.authority import Caller
 from stepkeep.operations.access import key_text
+from stepkeep.operations.people import audit
 from tests.api.stage import GATED, HELLO, RIVAL, TENANT, Stage, on, told
 from tests.suites import first_on
 

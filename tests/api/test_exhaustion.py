@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import stepkeep as sk
-from stepkeep.definition import json_schema, schema_cost
+from stepkeep.definition.expressions import json_schema, schema_cost
 from tests.api.stage import on, told
 from tests.definition.test_json_schema import doubling
 

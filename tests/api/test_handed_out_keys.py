@@ -16,12 +16,12 @@ from msgspec.structs import replace
 from stepkeep.api.app import create_app
 from stepkeep.api.browsers import CSRF, Browsers
 from stepkeep.engine import AsyncEngine
-from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.errors import Conflict, NotAllowed, NotFound
+from stepkeep.kernel.people.authority import Caller
 from stepkeep.operations.access import Scope, parse_key
-from stepkeep.operations.keys import create_session_key
-from stepkeep.operations.people_journal import Change, record
-from stepkeep.operations.sessions import sign_in
+from stepkeep.operations.people.keys import create_session_key
+from stepkeep.operations.people.people_journal import Change, record
+from stepkeep.operations.people.sessions import sign_in
 from tests.api.stage import RIVAL, TENANT, Stage, on, told
 from tests.suites import first_on
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from stepkeep.definition.hooks import MAX_BODY
-from stepkeep.worker.secrets import Secrets
+from stepkeep.definition.native.hooks import MAX_BODY
+from stepkeep.worker.attempts.secrets import Secrets
 from tests.api.outside import BODY, HOOK, SECRETS, TO_MESSAGE, signed
 from tests.api.stage import TENANT, on, told
 from tests.suites import first_on

@@ -12,13 +12,13 @@ from msgspec.structs import replace
 
 from stepkeep.api.browsers import CSRF
 from stepkeep.engine import AsyncEngine
-from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.errors import Conflict, KeyReused
+from stepkeep.kernel.people.authority import Caller
 from stepkeep.operations.access import parse_key
-from stepkeep.operations.jobs import add_job, digest_of
-from stepkeep.operations.keys import create_session_key
-from stepkeep.operations.sessions import sign_in
-from stepkeep.operations.start import Starter
+from stepkeep.operations.continuation.jobs import add_job, digest_of
+from stepkeep.operations.people.keys import create_session_key
+from stepkeep.operations.people.sessions import sign_in
+from stepkeep.operations.pipeline.start import Starter
 from stepkeep.store.change import ANY_CALLER
 from stepkeep.store.rows import JobAction
 from stepkeep_lab.simulation.mutation import Edit, Mutant, planted

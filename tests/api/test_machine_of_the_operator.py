@@ -9,8 +9,8 @@ import httpx2
 import pytest
 
 import stepkeep as sk
-from stepkeep.operations.run_archive import ArchiveSweeper
-from stepkeep.worker.archives import verified
+from stepkeep.operations.logs.run_archive import ArchiveSweeper
+from stepkeep.worker.chores.archives import verified
 from tests.api.stage import TENANT, on, told
 from tests.remote.test_remote_worker import on_service, registry, working
 

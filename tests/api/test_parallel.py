@@ -10,8 +10,8 @@ import httpx2
 import pytest
 
 from stepkeep.api.access import ROUTES
-from stepkeep.definition.registry import HandlerSpec
-from stepkeep.worker.secrets import Secrets
+from stepkeep.definition.python.registry import HandlerSpec
+from stepkeep.worker.attempts.secrets import Secrets
 from tests.api.outside import BODY, EMITTING, SECRETS, TO_MESSAGE, add_emitter, let_die, signed
 from tests.api.stage import Stage, on
 from tests.api.test_tour import GATED, HELD, HELLO, LONE, MANUAL, TEMPLATE, WAITING

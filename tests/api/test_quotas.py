@@ -11,9 +11,9 @@ import stepkeep as sk
 from stepkeep.api.app import create_app
 from stepkeep.engine import AsyncEngine
 from stepkeep.kernel.errors import InvalidInput, NotAllowed, QuotaExceeded
-from stepkeep.operations import quotas
-from stepkeep.operations.by_key import Sending, Sent
-from stepkeep.operations.quotas import Quotas, RequestBuckets
+from stepkeep.operations.messages.by_key import Sending, Sent
+from stepkeep.operations.people import quotas
+from stepkeep.operations.people.quotas import Quotas, RequestBuckets
 from tests.api.stage import GATED, HELLO, RIVAL, on, told
 from tests.suites import first_on
 

@@ -8,7 +8,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from stepkeep.definition.registry import HandlerSpec
+from stepkeep.definition.python.registry import HandlerSpec
 from stepkeep.engine import AsyncEngine
 from stepkeep.kernel.errors import NotAllowed
 from tests.api.sse import all_of

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from stepkeep.operations import audit
+from stepkeep.operations.people import audit
 from tests.api.stage import RIVAL, on
 from tests.api.test_matrix import MAKES, MISSING, OWN_TENANT, Matrix, furnish
 from tests.suites import first_on

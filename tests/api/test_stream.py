@@ -10,7 +10,7 @@ import asyncpg
 import pytest
 
 from stepkeep.api import stream
-from stepkeep.operations.tailing import Listener, TenantTail
+from stepkeep.operations.runs.tailing import Listener, TenantTail
 from tests.api.sse import all_of, listening
 from tests.api.stage import GATED, HELLO, RIVAL, Stage, on, told
 from tests.databases import migrated_file

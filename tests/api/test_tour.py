@@ -10,8 +10,8 @@ from typing import Any
 import httpx2
 
 import stepkeep as sk
-from stepkeep.definition.calls import digest_of
-from stepkeep.definition.registry import HandlerSpec
+from stepkeep.definition.python.calls import digest_of
+from stepkeep.definition.python.registry import HandlerSpec
 from tests.api.document import Operation, complaints, operations
 from tests.api.outside import BODY, EMITTING, SECRETS, TO_MESSAGE, add_emitter, let_die, signed
 from tests.api.stage import Stage, on, told

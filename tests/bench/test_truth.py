@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from stepkeep.cli.main import main
-from stepkeep.operations import counting, search, statistics
+from stepkeep.operations.runs import counting, search, statistics
 from stepkeep_lab.bench.ground import Ground, fresh_ground
 from stepkeep_lab.bench.truth import Line, compare
 from stepkeep_lab.postgres import PostgresServer

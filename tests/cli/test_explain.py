@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from stepkeep.operations.staffing import MODULE
+from stepkeep.operations.runs.staffing import MODULE
 from stepkeep_lab.postgres import PostgresServer, StopMode
 from tests.cli.conftest import HANDLERS, Cli
 from tests.cli.test_worker_startup import heard

@@ -163,7 +163,7 @@ def test_help_loads_nothing_heavy(home: Path) -> None:
     code = (
         "import sys; from stepkeep.cli.main import main; status = main(['--help']); "
         "heavy = {'asyncpg', 'apsw', 'cel_expr_python', 'httpx2', 'pydantic', 'yaml', 'stepkeep.engine', "
-        "'stepkeep.operations.transact', "
+        "'stepkeep.operations.pipeline.transact', "
         "'markdown_it', 'pygments'}; "
         "print(sorted(heavy & sys.modules.keys()), file=sys.stderr); sys.exit(status)"
     )

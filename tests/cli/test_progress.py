@@ -14,7 +14,7 @@ from stepkeep.cli.progress import Progress, ProgressLine
 from stepkeep.cli.render.lines import step_lines
 from stepkeep.cli.render.remarks import remark
 from stepkeep.cli.screens import Moving
-from stepkeep.kernel.journal import Cause, Entry, Hop
+from stepkeep.kernel.machine.journal import Cause, Entry, Hop
 from tests.cli.conftest import Cli
 from tests.cli.views import step
 

@@ -134,7 +134,7 @@ def test_a_handler_that_is_not_there_is_a_problem_of_the_definition(cli: Cli, ho
 
 
 def test_resuming_without_the_code_says_which_handlers_are_missing(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    from stepkeep.definition.registry import Registry
+    from stepkeep.definition.python.registry import Registry
 
     run = cli("start", "flow.yaml", "--json").json["run"]["id"]
     monkeypatch.setattr("stepkeep.engine.engine.default_registry", Registry())

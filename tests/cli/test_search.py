@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from stepkeep.cli.commands import runs
-from stepkeep.operations import search
+from stepkeep.operations.runs import search
 from tests.cli.conftest import FLOW, HANDLERS, Cli
 
 LABELLED = FLOW.replace("workflow: flow", "workflow: labelled\nlabels: {team: billing, region: eu}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from stepkeep.conformance.refinement import Product, Refinement, explore
 from stepkeep.dialects.dialect import Judged
-from stepkeep.operations.log import canonical_machines
+from stepkeep.operations.logs.log import canonical_machines
 
 MACHINES = canonical_machines()
 

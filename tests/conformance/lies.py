@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
-from stepkeep.kernel.journal import RUN_ENTITY, Cause, Entry, Hop
-from stepkeep.operations.lines import encode_line
+from stepkeep.kernel.machine.journal import RUN_ENTITY, Cause, Entry, Hop
+from stepkeep.operations.logs.lines import encode_line
 
 RENAMED, REMOVED = object(), object()
 

@@ -10,12 +10,12 @@ from collections.abc import Callable, Sequence
 from tests.kernel.driver import World, gate, sequence, wait, work
 
 from stepkeep.kernel.definition import SECOND, Completion, OnExhausted, Retry, Rule
-from stepkeep.kernel.events import HoldChoice
-from stepkeep.kernel.journal import GENESIS, RUN_ENTITY, Entry, SealedEntry, open_entry, seal
-from stepkeep.kernel.outcomes import Completed, Released, Waiting
+from stepkeep.kernel.machine.events import HoldChoice
+from stepkeep.kernel.machine.journal import GENESIS, RUN_ENTITY, Entry, SealedEntry, open_entry, seal
+from stepkeep.kernel.machine.outcomes import Completed, Released, Waiting
+from stepkeep.kernel.machine.states import Category, OnFailure
 from stepkeep.kernel.plan import Plan
-from stepkeep.kernel.states import Category, OnFailure
-from stepkeep.operations.lines import PlanNames, Scribe, encode_line, unfold
+from stepkeep.operations.logs.lines import PlanNames, Scribe, encode_line, unfold
 
 CORRELATION = "order-4711"
 RULES = (Rule(expression="true"),)

@@ -19,9 +19,9 @@ from stepkeep.conformance.dialect_line import line_hash
 from stepkeep.conformance.encoding import compact
 from stepkeep.dialects import registry
 from stepkeep.dialects.dialect import Judged
-from stepkeep.kernel.journal import RUN_ENTITY, Entry
-from stepkeep.operations.dialect_lines import DialectScribe, subject_of_run
-from stepkeep.operations.lines import encode_line, unfold
+from stepkeep.kernel.machine.journal import RUN_ENTITY, Entry
+from stepkeep.operations.logs.dialect_lines import DialectScribe, subject_of_run
+from stepkeep.operations.logs.lines import encode_line, unfold
 from stepkeep_lab.forgeries.campaign import differences, findings_in
 from stepkeep_lab.forgeries.material import CANONICAL
 from stepkeep_lab.forgeries.seals import resealed as resealed_whole

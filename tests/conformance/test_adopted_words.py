@@ -13,10 +13,10 @@ from tests.kernel.driver import World, gate, sequence, work
 
 from stepkeep.conformance.encoding import compact
 from stepkeep.dialects import registry
-from stepkeep.kernel.adoption import Continuation, ContinuationKind
+from stepkeep.kernel.composition.adoption import Continuation, ContinuationKind
 from stepkeep.kernel.definition import StepDefinition
-from stepkeep.kernel.rows import Adopted, Note
-from stepkeep.operations.dialect_lines import DialectScribe, subject_of_run
+from stepkeep.kernel.machine.rows import Adopted, Note
+from stepkeep.operations.logs.dialect_lines import DialectScribe, subject_of_run
 from stepkeep_lab.forgeries.seals import resealed
 
 Line = dict[str, Any]

@@ -18,7 +18,6 @@ from stepkeep.conformance.ballots import People
 from stepkeep.conformance.steps import Step
 from stepkeep.conformance.verify import verify_lines
 from stepkeep.dialects import registry
-from stepkeep.kernel.authority import Authority
 from stepkeep.kernel.definition import (
     Approval,
     Completion,
@@ -31,10 +30,11 @@ from stepkeep.kernel.definition import (
     Retry,
 )
 from stepkeep.kernel.errors import NotAllowed
-from stepkeep.kernel.events import HoldChoice
-from stepkeep.kernel.journal import Entry
-from stepkeep.kernel.outcomes import Completed
-from stepkeep.operations.log import canonical_machines
+from stepkeep.kernel.machine.events import HoldChoice
+from stepkeep.kernel.machine.journal import Entry
+from stepkeep.kernel.machine.outcomes import Completed
+from stepkeep.kernel.people.authority import Authority
+from stepkeep.operations.logs.log import canonical_machines
 
 MACHINES = canonical_machines()
 Told = list[Entry]

@@ -22,7 +22,7 @@ from stepkeep.conformance.report import Code
 from stepkeep.dialects import registry
 from stepkeep.kernel.definition import Approval, Definition
 from stepkeep.kernel.errors import NotFound
-from stepkeep.operations.log import canonical_machines
+from stepkeep.operations.logs.log import canonical_machines
 
 MACHINES = canonical_machines()
 JUDGES = {judged.name: judged for judged in dialects()}

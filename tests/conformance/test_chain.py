@@ -22,9 +22,9 @@ from stepkeep.conformance.encoding import compact, parse
 from stepkeep.conformance.verify import verify_lines
 from stepkeep.evidence.verifier import Pack, verify
 from stepkeep.kernel.definition import Flow, StepDefinition, SubWorkflow
-from stepkeep.kernel.outcomes import NewCall, Suspended
+from stepkeep.kernel.machine.outcomes import NewCall, Suspended
 from stepkeep.kernel.plan import written_template
-from stepkeep.operations.log import canonical_machines
+from stepkeep.operations.logs.log import canonical_machines
 from stepkeep_lab.forgeries.seals import resealed
 
 Line = dict[str, Any]

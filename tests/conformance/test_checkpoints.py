@@ -11,7 +11,7 @@ import pytest
 import stepkeep as sk
 from stepkeep.conformance.digests import Payloads, compare_payloads, sha256_of
 from stepkeep.conformance.verify import verify_lines
-from stepkeep.operations.log import canonical_machines
+from stepkeep.operations.logs.log import canonical_machines
 
 Doc = dict[str, Any]
 

@@ -10,8 +10,8 @@ from tests.kernel.driver import World, work
 
 from stepkeep.dialects import registry
 from stepkeep.kernel.definition import SECOND, Retry
-from stepkeep.kernel.outcomes import Failed
-from stepkeep.kernel.states import Category, ErrorClass
+from stepkeep.kernel.machine.outcomes import Failed
+from stepkeep.kernel.machine.states import Category, ErrorClass
 from stepkeep_lab.forgeries.material import CANONICAL
 
 EVERY = pytest.mark.parametrize("words", [CANONICAL, *registry.names()])

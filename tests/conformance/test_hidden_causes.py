@@ -21,9 +21,9 @@ from stepkeep.kernel.definition import (
     Retry,
     Rule,
 )
-from stepkeep.kernel.events import TimeCame
-from stepkeep.kernel.outcomes import Completed, RulesFailed
-from stepkeep.kernel.states import Category, OnFailure
+from stepkeep.kernel.machine.events import TimeCame
+from stepkeep.kernel.machine.outcomes import Completed, RulesFailed
+from stepkeep.kernel.machine.states import Category, OnFailure
 from stepkeep_lab.forgeries.material import CANONICAL
 
 Line = dict[str, Any]

@@ -14,11 +14,11 @@ from tests.kernel.test_flow_calls import called, flow, suspend
 
 from stepkeep.conformance.schema import timestamp_of
 from stepkeep.dialects import registry
-from stepkeep.kernel import stopping
+from stepkeep.kernel.decide import stopping
 from stepkeep.kernel.definition import SECOND, Approval, Map, StepDefinition, SubWorkflow
-from stepkeep.kernel.events import ChildEnded, TimeCame
-from stepkeep.kernel.outcomes import Suspended
-from stepkeep.kernel.states import OnFailure, RunState
+from stepkeep.kernel.machine.events import ChildEnded, TimeCame
+from stepkeep.kernel.machine.outcomes import Suspended
+from stepkeep.kernel.machine.states import OnFailure, RunState
 from stepkeep_lab.forgeries.material import CANONICAL
 
 Line = dict[str, Any]

@@ -9,7 +9,7 @@ from pathlib import Path
 from stepkeep.conformance.report import Code
 from stepkeep.conformance.schema import HEADS, LINE, SHAPES
 from stepkeep.conformance.verify import verify_lines
-from stepkeep.operations.log import canonical_machines
+from stepkeep.operations.logs.log import canonical_machines
 
 PAGE = (Path(__file__).parents[2] / "docs" / "journal.md").read_text(encoding="utf-8")
 

@@ -12,8 +12,8 @@ from stepkeep.conformance.replay import replay_lines
 from stepkeep.conformance.verify import verify_lines
 from stepkeep.dialects import registry
 from stepkeep.kernel.definition import SECOND, Retry
-from stepkeep.kernel.states import Category
-from stepkeep.operations.log import canonical_machines
+from stepkeep.kernel.machine.states import Category
+from stepkeep.operations.logs.log import canonical_machines
 
 
 def patient(attempts: int) -> World:

@@ -16,13 +16,22 @@ from tests.conformance.tellings import CANONICAL, found_in, log_in
 from tests.kernel.driver import World, gate, wait, work
 from tests.suites import in_proof
 
-from stepkeep.kernel import gates, migration, progress
-from stepkeep.kernel.adoption import Choice, Continuation, ContinuationKind, ContinuationRequest, choose, reference_to
+from stepkeep.kernel.composition import migration
+from stepkeep.kernel.composition.adoption import (
+    Choice,
+    Continuation,
+    ContinuationKind,
+    ContinuationRequest,
+    choose,
+    reference_to,
+)
+from stepkeep.kernel.decide import progress
 from stepkeep.kernel.definition import SECOND, Effect, Handler, Retry, StepDefinition
-from stepkeep.kernel.events import HoldChoice
-from stepkeep.kernel.outcomes import Completed, Failed
-from stepkeep.kernel.rows import Note, Step
-from stepkeep.kernel.states import RUN_TERMINAL, STEP_TERMINAL, Category, StepState
+from stepkeep.kernel.machine.events import HoldChoice
+from stepkeep.kernel.machine.outcomes import Completed, Failed
+from stepkeep.kernel.machine.rows import Note, Step
+from stepkeep.kernel.machine.states import RUN_TERMINAL, STEP_TERMINAL, Category, StepState
+from stepkeep.kernel.people import gates
 
 TIMEOUT = 10_000 * SECOND
 TWICE = Retry(max_attempts=2, max_losses=2, initial=60 * SECOND)

@@ -10,8 +10,8 @@ from tests.conformance.test_adopted_words import log_of
 from tests.kernel.driver import World, work
 
 from stepkeep.kernel.definition import SECOND
-from stepkeep.kernel.outcomes import Completed, Failed, Outcome
-from stepkeep.kernel.states import Category, OnFailure, RunState
+from stepkeep.kernel.machine.outcomes import Completed, Failed, Outcome
+from stepkeep.kernel.machine.states import Category, OnFailure, RunState
 
 OUTCOMES: dict[str, Outcome] = {
     "completed": Completed(),

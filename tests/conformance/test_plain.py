@@ -13,7 +13,7 @@ import pytest
 
 from stepkeep.conformance.arrows import REFERENCE
 from stepkeep.conformance.validate import main, validate
-from stepkeep.operations.log import canonical_machines
+from stepkeep.operations.logs.log import canonical_machines
 
 Log = list[dict[str, Any]]
 

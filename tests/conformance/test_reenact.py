@@ -39,12 +39,12 @@ from stepkeep.kernel.definition import (
     digest_of,
     encode_definition,
 )
-from stepkeep.kernel.events import HoldChoice
-from stepkeep.kernel.journal import RUN_ENTITY, Cause, Entry
-from stepkeep.kernel.outcomes import Completed, Failed, RulesFailed, Stopped
-from stepkeep.kernel.states import Category, OnFailure, Rollback, RunState, StepState
-from stepkeep.kernel.tables import RunTrigger
-from stepkeep.operations.log import canonical_machines
+from stepkeep.kernel.machine.events import HoldChoice
+from stepkeep.kernel.machine.journal import RUN_ENTITY, Cause, Entry
+from stepkeep.kernel.machine.outcomes import Completed, Failed, RulesFailed, Stopped
+from stepkeep.kernel.machine.states import Category, OnFailure, Rollback, RunState, StepState
+from stepkeep.kernel.machine.tables import RunTrigger
+from stepkeep.operations.logs.log import canonical_machines
 
 MACHINES = canonical_machines()
 Told = list[Entry]

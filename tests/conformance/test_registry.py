@@ -12,11 +12,11 @@ from tests.workbench import TENANT, Bench, benches
 
 from stepkeep.conformance.replay import replay_lines
 from stepkeep.conformance.report import Code
-from stepkeep.definition.document import parse_document, read_document
+from stepkeep.definition.text.document import parse_document, read_document
 from stepkeep.dialects import registry
 from stepkeep.kernel.errors import DefinitionError, InvalidInput
-from stepkeep.operations import workers
-from stepkeep.operations.log import export_worker
+from stepkeep.operations.logs.log import export_worker
+from stepkeep.operations.pipeline import workers
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.yaml"))
 

@@ -11,9 +11,9 @@ from tests.conformance.tellings import CANONICAL, found_in, log_in
 from tests.kernel.driver import World, work
 
 from stepkeep.dialects.registry import names
+from stepkeep.kernel.decide.resources import AWAITS_RESOURCES
 from stepkeep.kernel.errors import Conflict
-from stepkeep.kernel.events import ResourceGrant
-from stepkeep.kernel.resources import AWAITS_RESOURCES
+from stepkeep.kernel.machine.events import ResourceGrant
 
 REPO: Any = {"repo": "exclusive"}
 

@@ -10,9 +10,9 @@ from tests.conformance.test_adopted_words import log_of as told
 from tests.kernel.driver import World, gate, sequence, wait, work
 
 from stepkeep.dialects.registry import names
-from stepkeep.kernel.adoption import Continuation, ContinuationKind
+from stepkeep.kernel.composition.adoption import Continuation, ContinuationKind
 from stepkeep.kernel.definition import SECOND
-from stepkeep.kernel.rows import Adopted, Note
+from stepkeep.kernel.machine.rows import Adopted, Note
 
 DONE = Note(output="1", adopted=Adopted(run="old", step="a", place=0))
 GOING_ON = Continuation(how=ContinuationKind.RETRY, run_id="old", notes={0: DONE})

@@ -12,7 +12,7 @@ import stepkeep as sk
 from stepkeep.conformance.replay import replay_lines
 from stepkeep.dialects.registry import judged, names
 from stepkeep.kernel.definition import OnExhausted, Retry
-from stepkeep.kernel.events import HoldChoice
+from stepkeep.kernel.machine.events import HoldChoice
 from stepkeep_lab.forgeries.material import CANONICAL
 
 

@@ -13,8 +13,8 @@ from stepkeep.conformance.replay import replay_lines
 from stepkeep.conformance.schema import timestamp_of
 from stepkeep.dialects import registry
 from stepkeep.kernel.definition import SECOND, Completion, Retry
-from stepkeep.kernel.outcomes import Completed, Waiting
-from stepkeep.kernel.states import Category
+from stepkeep.kernel.machine.outcomes import Completed, Waiting
+from stepkeep.kernel.machine.states import Category
 
 
 def approved() -> World:

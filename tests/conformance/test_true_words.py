@@ -15,9 +15,9 @@ from stepkeep.dialects import registry
 from stepkeep.dialects.dialect import Judged
 from stepkeep.dialects.machine import Extension
 from stepkeep.kernel.definition import SECOND, Completion, Retry
-from stepkeep.kernel.outcomes import Released
-from stepkeep.kernel.states import Category, OnFailure
-from stepkeep.operations.log import canonical_machines
+from stepkeep.kernel.machine.outcomes import Released
+from stepkeep.kernel.machine.states import Category, OnFailure
+from stepkeep.operations.logs.log import canonical_machines
 
 Line = dict[str, Any]
 LIMITED = Retry(max_attempts=3)

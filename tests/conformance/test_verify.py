@@ -25,9 +25,9 @@ from stepkeep.conformance.line import read_line
 from stepkeep.conformance.report import Code, Report
 from stepkeep.conformance.schema import LINE, SHAPES
 from stepkeep.conformance.verify import verify_lines, verify_log
-from stepkeep.kernel.journal import RUN_ENTITY, Cause, Entry, Hop
-from stepkeep.kernel.states import OnFailure
-from stepkeep.operations.log import canonical_machines
+from stepkeep.kernel.machine.journal import RUN_ENTITY, Cause, Entry, Hop
+from stepkeep.kernel.machine.states import OnFailure
+from stepkeep.operations.logs.log import canonical_machines
 
 MACHINES = canonical_machines()
 STATES = sorted({target for name in ("run", "step") for _, _, target in MACHINES[name][0]})

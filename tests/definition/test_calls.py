@@ -10,10 +10,10 @@ import msgspec
 import pytest
 
 import stepkeep as sk
-from stepkeep.definition.calls import digest_of, read_call, written_call
-from stepkeep.definition.registry import Registry
+from stepkeep.definition.python.calls import digest_of, read_call, written_call
+from stepkeep.definition.python.registry import Registry
 from stepkeep.kernel.errors import InvalidInput
-from stepkeep.kernel.outcomes import NewCall
+from stepkeep.kernel.machine.outcomes import NewCall
 from stepkeep.worker.flows.calls import Templates
 
 HANDLERS = Registry()

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 import stepkeep
-from stepkeep.definition.conditions import compile_truth
-from stepkeep.definition.expressions import InvalidExpression, Scope, compile_expression, compile_template
-from stepkeep.definition.native import check_text
+from stepkeep.definition.expressions.conditions import compile_truth
+from stepkeep.definition.expressions.expressions import InvalidExpression, Scope, compile_expression, compile_template
+from stepkeep.definition.native.reader import check_text
 from stepkeep.kernel.errors import ExpressionError
 
 ROUNDS = 400
@@ -107,7 +107,7 @@ def test_no_condition_and_no_template_costs_a_reference() -> None:
 
 def test_a_result_of_very_many_nulls_leaves_the_process_alive() -> None:
     program = (
-        "from stepkeep.definition.expressions import Scope, compile_expression\n"
+        "from stepkeep.definition.expressions.expressions import Scope, compile_expression\n"
         "given = {'input': {'l': [None] * 100_000}}\n"
         "found = compile_expression('input.l + []', Scope()).evaluate(given)\n"
         "assert found == given['input']['l']\n"
@@ -163,7 +163,7 @@ def test_one_module_alone_imports_the_binding() -> None:
         if (isinstance(node, ast.ImportFrom) and (node.module or "").startswith("cel_expr_python"))
         or (isinstance(node, ast.Import) and any(name.name.startswith("cel_expr_python") for name in node.names))
     ]
-    assert importers == ["definition/cel_binding.py"]
+    assert importers == ["definition/expressions/cel_binding.py"]
 
 
 def test_the_binding_is_pinned_to_the_version_that_these_tests_ran_with() -> None:

@@ -7,12 +7,12 @@ import msgspec
 import pytest
 from tests.suites import in_proof
 
-from stepkeep.definition.conditions import compile_condition, compile_inputs, compile_rule, render_output
-from stepkeep.definition.native import load_text
+from stepkeep.definition.expressions.conditions import compile_condition, compile_inputs, compile_rule, render_output
+from stepkeep.definition.native.reader import load_text
 from stepkeep.kernel.definition import SECOND, Definition
 from stepkeep.kernel.errors import ExpressionError
+from stepkeep.kernel.machine.states import StepState
 from stepkeep.kernel.plan import Condition, ConditionView, build_plan, queue_specs
-from stepkeep.kernel.states import StepState
 
 DEFINITION = load_text(
     """

@@ -13,7 +13,7 @@ import yaml
 from hypothesis import strategies as st
 from tests.suites import drawn, in_proof, short_and_all
 
-from stepkeep.definition.document import (
+from stepkeep.definition.text.document import (
     MAX_BYTES,
     Document,
     Syntax,
@@ -485,7 +485,7 @@ FEW_BOMBS = ("brackets", "braces", "aliases", "self reference", "merge keys", "o
 def test_a_bomb_is_refused_or_read_quickly_and_never_crashes(name: str, syntax: Syntax) -> None:
     bomb = BOMBS[name]
     program = (
-        "from stepkeep.definition.document import parse_document\n"
+        "from stepkeep.definition.text.document import parse_document\n"
         "from stepkeep.kernel.errors import DefinitionError\n"
         f"try: parse_document({bomb}, syntax={syntax!r})\n"
         "except DefinitionError as error: assert 0 < len(error.problems) <= 20\n"

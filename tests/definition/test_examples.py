@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from stepkeep.definition.handlers import default_registry, load_app
-from stepkeep.definition.native import check_file
+from stepkeep.definition.native.reader import check_file
+from stepkeep.definition.python.handlers import default_registry, load_app
 from stepkeep.kernel.definition import Effect
 
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"
@@ -33,8 +33,8 @@ def test_workflows_in_yaml_fit_their_handlers(path: Path) -> None:
 
 READ = """
 import json, sys
-from stepkeep.definition.handlers import load_app
-from stepkeep.definition.python import workflows_in
+from stepkeep.definition.python.handlers import load_app
+from stepkeep.definition.python.workflow import workflows_in
 (flow,) = workflows_in(load_app(sys.argv[1]))
 report = flow.check()
 account, workspace, welcome = report.definition.steps

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from tests.suites import in_proof
 
-from stepkeep.definition.document import parse_document, read_document
-from stepkeep.definition.expression_budget import MAX_COMPILE_COST, MAX_EXPRESSIONS, text_cost
-from stepkeep.definition.expressions import Scope, compile_expression
-from stepkeep.definition.native import check_text
+from stepkeep.definition.expressions.budget import MAX_COMPILE_COST, MAX_EXPRESSIONS, text_cost
+from stepkeep.definition.expressions.expressions import Scope, compile_expression
+from stepkeep.definition.native.reader import check_text
+from stepkeep.definition.text.document import parse_document, read_document
 from stepkeep.dialects.registry import examine
 from stepkeep.kernel.errors import Problem
 
@@ -112,7 +112,7 @@ def test_large_regular_expressions_count_by_what_they_compile_to() -> None:
 def test_many_steps_with_two_small_expressions_each_are_accepted(count: int) -> None:
     program = (
         "import json\n"
-        "from stepkeep.definition.native import check_text\n"
+        "from stepkeep.definition.native.reader import check_text\n"
         "steps = [{'name': f's{n}', 'uses': 'h', 'if': f'input.b{n} > 1', 'with': {'v': '${{ input.a%d + 1 }}' % n}}\n"
         f"         for n in range({count})]\n"
         "report = check_text(json.dumps({'workflow': 'w', 'steps': steps}), 'w.json')\n"

@@ -7,8 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from stepkeep.definition.conditions import compile_condition, compile_inputs, compile_rule
-from stepkeep.definition.expression_limits import (
+from stepkeep.definition.expressions.conditions import compile_condition, compile_inputs, compile_rule
+from stepkeep.definition.expressions.expressions import Scope, compile_expression, compile_template
+from stepkeep.definition.expressions.limits import (
     MAX_CONDITION_COST,
     MAX_CONDITIONS_COST,
     MAX_COST,
@@ -17,8 +18,7 @@ from stepkeep.definition.expression_limits import (
     condition_cost,
     rule_cost,
 )
-from stepkeep.definition.expression_words import FUNCTIONS
-from stepkeep.definition.expressions import Scope, compile_expression, compile_template
+from stepkeep.definition.expressions.words import FUNCTIONS
 from stepkeep.kernel.definition import Definition, Handler, StepDefinition
 from stepkeep.kernel.errors import ExpressionError
 from stepkeep.kernel.plan import ConditionView

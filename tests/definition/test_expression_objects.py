@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 import stepkeep as sk
-from stepkeep.definition.conditions import scopes_of
-from stepkeep.definition.expression_budget import ExpressionBudget
-from stepkeep.definition.expressions import compile_template
-from stepkeep.definition.python import StepRef
+from stepkeep.definition.expressions.budget import ExpressionBudget
+from stepkeep.definition.expressions.conditions import scopes_of
+from stepkeep.definition.expressions.expressions import compile_template
+from stepkeep.definition.python.workflow import StepRef
 from stepkeep.kernel.errors import DefinitionError, InvalidInput
 
 flow = sk.Workflow("words")

@@ -14,14 +14,14 @@ from hypothesis import example
 from hypothesis import strategies as st
 from tests.suites import drawn
 
-from stepkeep.definition.expression_limits import MAX_DATA, MAX_LIST, pattern_program
-from stepkeep.definition.expressions import (
+from stepkeep.definition.expressions.expressions import (
     MAX_SOURCE,
     InvalidExpression,
     Scope,
     compile_expression,
     compile_template,
 )
+from stepkeep.definition.expressions.limits import MAX_DATA, MAX_LIST, pattern_program
 from stepkeep.kernel.errors import ExpressionError, StepkeepError
 
 STEPS = ("create-account", "billing.charge", "notify", "a-b", "a_b", "2fa")
@@ -739,7 +739,7 @@ def test_the_corpus_of_hostile_text_is_large() -> None:
 def test_hostile_text_ends_in_a_value_or_a_typed_error_within_moments(group: str) -> None:
     program = """
 import json, sys
-from stepkeep.definition.expressions import Scope, compile_expression, compile_template
+from stepkeep.definition.expressions.expressions import Scope, compile_expression, compile_template
 from stepkeep.kernel.errors import ExpressionError
 group, sources = json.load(sys.stdin)
 data = {"s": "a" * 50_000, "l": ["a"] * 900, "m": {f"k{n}": n for n in range(900)}, "x": 1}

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import stepkeep as sk
-from stepkeep.definition.registry import Registry
+from stepkeep.definition.python.registry import Registry
 from stepkeep.kernel.errors import InvalidInput
 
 

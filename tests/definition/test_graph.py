@@ -6,7 +6,7 @@ import pytest
 from hypothesis import strategies as st
 from tests.suites import drawn, in_proof
 
-from stepkeep.definition.graph import Ancestry, Node, check_graph
+from stepkeep.definition.native.graph import Ancestry, Node, check_graph
 
 
 def graph(**after: list[str]) -> list[Node]:

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from stepkeep.definition.handlers import HandlerSpec, Registry, Retry, agent, default_registry, load_app, step
-from stepkeep.definition.native import check_text
-from stepkeep.definition.signature import read_signature
+from stepkeep.definition.native.reader import check_text
+from stepkeep.definition.python.handlers import HandlerSpec, Registry, Retry, agent, default_registry, load_app, step
+from stepkeep.definition.python.signature import read_signature
 from stepkeep.kernel.definition import Backoff, Effect
 from stepkeep.kernel.errors import InvalidInput
-from stepkeep.kernel.states import RETRIED_BY_DEFAULT, Category
+from stepkeep.kernel.machine.states import RETRIED_BY_DEFAULT, Category
 
 
 @pytest.fixture
@@ -236,7 +236,7 @@ class TestLoadApp:
         assert load_app("./json.py") is module
 
     def test_loading_twice_imports_once(self, tmp_path: Path) -> None:
-        (tmp_path / "once_app.py").write_text("from stepkeep.definition.handlers import step\n")
+        (tmp_path / "once_app.py").write_text("from stepkeep.definition.python.handlers import step\n")
         assert load_app("once_app.py") is load_app("once_app.py")
 
     @pytest.mark.parametrize(
@@ -250,7 +250,7 @@ class TestLoadApp:
             ),
             ("raise SystemExit(3)\n", r"ended the program \(SystemExit 3\) \(bad_app\.py, line 1\)"),
             (
-                "from stepkeep.definition.handlers import Retry\n\nRetry(max_attempts=0)\n",
+                "from stepkeep.definition.python.handlers import Retry\n\nRetry(max_attempts=0)\n",
                 r"max_attempts must be .* \(bad_app\.py, line 3\)",
             ),
         ],

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from stepkeep.definition.hooks import HookRefused, Ignored, ToSend, ToStart, read_hook, receive
+from stepkeep.definition.native.hooks import HookRefused, Ignored, ToSend, ToStart, read_hook, receive
 from stepkeep.kernel.errors import InvalidInput
 from stepkeep.network.signatures import sign
 

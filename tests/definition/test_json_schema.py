@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from stepkeep.definition.json_schema import MAX_COMPLAINTS, InvalidSchema, Shape
-from stepkeep.definition.schema_cost import MAX_STEPS, CostBound, TooCostly
+from stepkeep.definition.expressions.json_schema import MAX_COMPLAINTS, InvalidSchema, Shape
+from stepkeep.definition.expressions.schema_cost import MAX_STEPS, CostBound, TooCostly
 
 
 @pytest.mark.parametrize(

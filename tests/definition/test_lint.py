@@ -1,7 +1,7 @@
 """Seed 000 section 6: advice on definitions that are correct and may still hurt."""
 
-from stepkeep.definition.handlers import Registry, step
-from stepkeep.definition.native import check_text
+from stepkeep.definition.native.reader import check_text
+from stepkeep.definition.python.handlers import Registry, step
 
 CALM = "workflow: demo\ntimeout: 1h\nsteps:\n"
 

@@ -8,9 +8,9 @@ import msgspec
 import pytest
 from tests.suites import in_proof
 
-from stepkeep.definition.handlers import Registry, Retry, step
-from stepkeep.definition.native import check_file, check_text, load_file, load_text
-from stepkeep.definition.schema import schema_text
+from stepkeep.definition.native.reader import check_file, check_text, load_file, load_text
+from stepkeep.definition.native.schema import schema_text
+from stepkeep.definition.python.handlers import Registry, Retry, step
 from stepkeep.kernel.definition import (
     SECOND,
     UNDO_RETRY,
@@ -38,8 +38,8 @@ from stepkeep.kernel.definition import (
     Retry as KernelRetry,
 )
 from stepkeep.kernel.errors import DefinitionError
+from stepkeep.kernel.machine.states import Category, OnFailure, StepState
 from stepkeep.kernel.plan import queue_specs
-from stepkeep.kernel.states import Category, OnFailure, StepState
 
 HERE = Path(__file__).parent
 EXAMPLES = HERE.parent.parent / "examples"
@@ -379,7 +379,7 @@ class TestHandlers:
 
 
 def test_the_published_schema_is_fresh() -> None:
-    """To renew it: python -m stepkeep.definition.schema > docs/reference/native.schema.json"""
+    """To renew it: python -m stepkeep.definition.native.schema > docs/reference/native.schema.json"""
     published = HERE.parent.parent / "docs" / "reference" / "native.schema.json"
     assert published.read_text() == schema_text()
 

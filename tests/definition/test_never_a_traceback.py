@@ -9,9 +9,9 @@ from hypothesis import example
 from hypothesis import strategies as st
 from tests.suites import drawn
 
-from stepkeep.definition.document import parse_document
-from stepkeep.definition.native import check_text, examine
-from stepkeep.definition.registry import Registry
+from stepkeep.definition.native.reader import check_text, examine
+from stepkeep.definition.python.registry import Registry
+from stepkeep.definition.text.document import parse_document
 from stepkeep.kernel.definition import decode_definition, encode_definition
 from stepkeep.kernel.errors import Problem
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from stepkeep.definition.policy import CompiledPolicy, failed_cases, load_policy
+from stepkeep.kernel.decide.policy import CANNOT_EVALUATE, Verdict, strictest
 from stepkeep.kernel.definition import PolicyEffect
 from stepkeep.kernel.errors import DefinitionError
-from stepkeep.kernel.policy import CANNOT_EVALUATE, Verdict, strictest
 
 PAYOUTS = """
 policy: payouts

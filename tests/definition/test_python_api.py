@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from stepkeep.definition.handlers import Registry, Retry, step
-from stepkeep.definition.native import load_text
-from stepkeep.definition.python import Workflow, workflows_in
+from stepkeep.definition.native.reader import load_text
+from stepkeep.definition.python.handlers import Registry, Retry, step
+from stepkeep.definition.python.workflow import Workflow, workflows_in
 from stepkeep.kernel.definition import SECOND, Handler
 from stepkeep.kernel.errors import DefinitionError, InvalidInput
-from stepkeep.kernel.states import OnFailure
+from stepkeep.kernel.machine.states import OnFailure
 
 
 @pytest.fixture

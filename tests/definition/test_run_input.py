@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from stepkeep.definition.native import load_text
+from stepkeep.definition.native.reader import load_text
 from stepkeep.definition.run_input import check_input
 from stepkeep.kernel.errors import InvalidInput
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import stepkeep as sk
-from stepkeep.definition.native import check_text, load_text
+from stepkeep.definition.native.reader import check_text, load_text
 from stepkeep.kernel.definition import Wait
 
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
-from stepkeep.definition.native import check_text
-from stepkeep.definition.written import StepBlock, WorkflowBlock
+from stepkeep.definition.native.reader import check_text
+from stepkeep.definition.native.written import StepBlock, WorkflowBlock
 
 DEFINITION = """
 workflow: full

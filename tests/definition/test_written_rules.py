@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from msgspec import UNSET
 
-from stepkeep.definition.handlers import step
-from stepkeep.definition.native import check_text, load_text
-from stepkeep.definition.python import Workflow
-from stepkeep.definition.registry import HandlerSpec, Registry
-from stepkeep.definition.rule_words import COMMANDS, HANDLER
+from stepkeep.definition.native.reader import check_text, load_text
+from stepkeep.definition.native.rule_words import COMMANDS, HANDLER
+from stepkeep.definition.python.handlers import step
+from stepkeep.definition.python.registry import HandlerSpec, Registry
+from stepkeep.definition.python.workflow import Workflow
 from stepkeep.kernel.definition import (
     SECOND,
     Command,

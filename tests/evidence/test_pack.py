@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import pytest
 
 import stepkeep as sk
-from stepkeep.definition.expressions import Scope, compile_expression
+from stepkeep.definition.expressions.expressions import Scope, compile_expression
 from stepkeep.evidence import verifier
 from stepkeep.evidence.signing import SigningKey, new_key, read_key, write_key
 from stepkeep.evidence.verifier import MANIFEST, SIGNATURES, Pack, Report, verify

@@ -13,7 +13,7 @@ from tests.damage import damage
 import stepkeep as sk
 from stepkeep.conformance.moment import follow_to
 from stepkeep.kernel.errors import InvalidInput, NotFound
-from stepkeep.operations.log import canonical_machines
+from stepkeep.operations.logs.log import canonical_machines
 
 
 @sk.step("past.charge")

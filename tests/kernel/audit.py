@@ -10,11 +10,11 @@ import hashlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from stepkeep.kernel.decision import Accepted, Decision
-from stepkeep.kernel.events import Event, FlowResumed, StepCheckpointed, StepClaimed, StepReported
-from stepkeep.kernel.journal import Entry
-from stepkeep.kernel.rows import HOT_OF_RUN, HOT_OF_STEP, Run, Step
-from stepkeep.kernel.states import RUN_TERMINAL, STEP_TERMINAL
+from stepkeep.kernel.decide.decision import Accepted, Decision
+from stepkeep.kernel.machine.events import Event, FlowResumed, StepCheckpointed, StepClaimed, StepReported
+from stepkeep.kernel.machine.journal import Entry
+from stepkeep.kernel.machine.rows import HOT_OF_RUN, HOT_OF_STEP, Run, Step
+from stepkeep.kernel.machine.states import RUN_TERMINAL, STEP_TERMINAL
 from stepkeep_lab.invariants.journal import Arrow
 from stepkeep_lab.invariants.rows import check_rows
 

@@ -14,14 +14,16 @@ import msgspec
 from msgspec.structs import replace
 from tests.kernel import audit
 
-from stepkeep.definition.compiled_policy import policies_of
-from stepkeep.definition.elements import compile_growth
-from stepkeep.definition.message_tests import compile_test
-from stepkeep.kernel.adoption import Continuation
-from stepkeep.kernel.authority import Authority, Caller, OnlyVouched
-from stepkeep.kernel.create import create_run
-from stepkeep.kernel.decide import decide
-from stepkeep.kernel.decision import Accepted, Claimer, Decision, Involved, Need, Reply, Snapshot
+from stepkeep.definition.expressions.compiled_policy import policies_of
+from stepkeep.definition.expressions.elements import compile_growth
+from stepkeep.definition.expressions.message_tests import compile_test
+from stepkeep.kernel.composition.adoption import Continuation
+from stepkeep.kernel.decide.create import create_run
+from stepkeep.kernel.decide.decide import decide
+from stepkeep.kernel.decide.decision import Accepted, Claimer, Decision, Involved, Need, Reply, Snapshot
+from stepkeep.kernel.decide.policy import Policy
+from stepkeep.kernel.decide.resources import unlimited_grants
+from stepkeep.kernel.decide.waits import is_past_wait
 from stepkeep.kernel.definition import (
     SECOND,
     Approval,
@@ -35,7 +37,7 @@ from stepkeep.kernel.definition import (
     encode_definition,
 )
 from stepkeep.kernel.errors import NotAllowed, Refused
-from stepkeep.kernel.events import (
+from stepkeep.kernel.machine.events import (
     Annotated,
     CancelRequested,
     ChangesRequested,
@@ -59,13 +61,10 @@ from stepkeep.kernel.events import (
     TokenReissued,
     UnpauseRequested,
 )
-from stepkeep.kernel.journal import RUN_ENTITY, Hop, open_entry
-from stepkeep.kernel.outcomes import Completed, Failed, Outcome, RulesPassed
-from stepkeep.kernel.plan import ConditionView, Facts, Plan, build_plan, queue_specs
-from stepkeep.kernel.policy import Policy
-from stepkeep.kernel.resources import unlimited_grants
-from stepkeep.kernel.rows import Attempt, Child, Gate, Message, Origin, OutboxEntry, Run, Step, Vote
-from stepkeep.kernel.states import (
+from stepkeep.kernel.machine.journal import RUN_ENTITY, Hop, open_entry
+from stepkeep.kernel.machine.outcomes import Completed, Failed, Outcome, RulesPassed
+from stepkeep.kernel.machine.rows import Attempt, Child, Gate, Message, Origin, OutboxEntry, Run, Step, Vote
+from stepkeep.kernel.machine.states import (
     RUN_TERMINAL,
     STEP_WAITING,
     AttemptState,
@@ -73,7 +72,8 @@ from stepkeep.kernel.states import (
     RunState,
     StepState,
 )
-from stepkeep.kernel.waits import is_past_wait
+from stepkeep.kernel.people.authority import Authority, Caller, OnlyVouched
+from stepkeep.kernel.plan import ConditionView, Facts, Plan, build_plan, queue_specs
 from stepkeep_lab.invariants.journal import JournalFold
 
 S = StepState

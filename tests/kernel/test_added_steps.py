@@ -8,11 +8,11 @@ import pytest
 from tests.kernel.driver import World, work
 
 from stepkeep.kernel.definition import SECOND, Approval, Flow, Handler, StepDefinition, Then, Undo
-from stepkeep.kernel.events import HoldChoice
-from stepkeep.kernel.outcomes import Added, Completed, Failed, NewCall
+from stepkeep.kernel.machine.events import HoldChoice
+from stepkeep.kernel.machine.outcomes import Added, Completed, Failed, NewCall
+from stepkeep.kernel.machine.rows import Edge
+from stepkeep.kernel.machine.states import AttemptState, Category, OnFailure, RunState, StepState
 from stepkeep.kernel.plan import ADDED, written_template
-from stepkeep.kernel.rows import Edge
-from stepkeep.kernel.states import AttemptState, Category, OnFailure, RunState, StepState
 
 S = StepState
 FAILS = Failed(category=Category.CONFLICT, error="no", final=True)

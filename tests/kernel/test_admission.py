@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from tests.kernel.driver import World, gate
 
-from stepkeep.kernel.authority import Authority, Caller, KeyUsed
-from stepkeep.kernel.decide import decide
-from stepkeep.kernel.decision import Accepted, Decision, Need, Snapshot
+from stepkeep.kernel.decide.decide import decide
+from stepkeep.kernel.decide.decision import Accepted, Decision, Need, Snapshot
 from stepkeep.kernel.errors import NotAllowed
-from stepkeep.kernel.events import CancelRequested, GateDecided
+from stepkeep.kernel.machine.events import CancelRequested, GateDecided
+from stepkeep.kernel.people.authority import Authority, Caller, KeyUsed
 
 ANN = Authority(person="ann", registered=True)
 KEY = KeyUsed(id="k1", owner="ann", scopes=frozenset({"decide"}), expires_at=2**60)

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 from tests.kernel.driver import allowing, gate, plan_of, sequence, when, work
 
-from stepkeep.kernel.adoption import (
+from stepkeep.kernel.composition.adoption import (
     Choice,
     Continuation,
     ContinuationKind,
@@ -17,9 +17,8 @@ from stepkeep.kernel.adoption import (
     choose,
     reference_to,
 )
-from stepkeep.kernel.authority import Caller
-from stepkeep.kernel.create import create_run
-from stepkeep.kernel.decision import Decision
+from stepkeep.kernel.decide.create import create_run
+from stepkeep.kernel.decide.decision import Decision
 from stepkeep.kernel.definition import (
     Approval,
     Case,
@@ -32,10 +31,11 @@ from stepkeep.kernel.definition import (
     Switch,
     Then,
 )
-from stepkeep.kernel.journal import open_entry
+from stepkeep.kernel.machine.journal import open_entry
+from stepkeep.kernel.machine.rows import Adopted, Note, Step
+from stepkeep.kernel.machine.states import RunState, StepState
+from stepkeep.kernel.people.authority import Caller
 from stepkeep.kernel.plan import Plan
-from stepkeep.kernel.rows import Adopted, Note, Step
-from stepkeep.kernel.states import RunState, StepState
 
 S = StepState
 RETRY = ContinuationRequest(how=ContinuationKind.RETRY)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 from tests.kernel.driver import LEASE, World, sequence, work
 
+from stepkeep.kernel.decide.retry import LONGEST_DELAY, delay_after
 from stepkeep.kernel.definition import SECOND, Backoff, Retry
 from stepkeep.kernel.errors import Conflict, Fenced
-from stepkeep.kernel.outcomes import (
+from stepkeep.kernel.machine.outcomes import (
     Completed,
     Emitted,
     Failed,
@@ -16,8 +17,7 @@ from stepkeep.kernel.outcomes import (
     Stopped,
     TimedOut,
 )
-from stepkeep.kernel.retry import LONGEST_DELAY, delay_after
-from stepkeep.kernel.states import NEVER_RETRIED, RETRIED_BY_DEFAULT, Category, OnFailure, RunState, StepState
+from stepkeep.kernel.machine.states import NEVER_RETRIED, RETRIED_BY_DEFAULT, Category, OnFailure, RunState, StepState
 
 S = StepState
 TRANSIENT = Category.TRANSIENT

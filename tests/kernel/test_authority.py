@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from stepkeep.kernel.authority import Authority, Membership, MembershipKind
+from stepkeep.kernel.people.authority import Authority, Membership, MembershipKind
 
 ROLE, GROUP = MembershipKind.ROLE, MembershipKind.GROUP
 

@@ -7,12 +7,12 @@ from collections.abc import Callable
 import pytest
 from tests.kernel.driver import LEASE, World, gate, sequence, work
 
+from stepkeep.kernel.decide.stopping import LEASE_EXPIRED, is_in_doubt
 from stepkeep.kernel.definition import SECOND, CompensateWhen, Effect, Retry, Rule
 from stepkeep.kernel.errors import Conflict, Fenced
-from stepkeep.kernel.events import CancelRequested
-from stepkeep.kernel.outcomes import Completed, Stopped
-from stepkeep.kernel.states import RUN_TERMINAL, OnFailure, Rollback, RunState, StepState, StopCause
-from stepkeep.kernel.stopping import LEASE_EXPIRED, is_in_doubt
+from stepkeep.kernel.machine.events import CancelRequested
+from stepkeep.kernel.machine.outcomes import Completed, Stopped
+from stepkeep.kernel.machine.states import RUN_TERMINAL, OnFailure, Rollback, RunState, StepState, StopCause
 
 S = StepState
 

@@ -9,13 +9,13 @@ import pytest
 from tests.kernel.driver import World, gate, sequence, work
 from tests.kernel.test_gates import FINANCE, HOUR, escalating, person, role, triggers, world_of
 
-from stepkeep.kernel.changes import MOST_REQUESTS
+from stepkeep.kernel.decide.notes import MOST_VIOLATIONS
 from stepkeep.kernel.definition import Approval, FourEyes
 from stepkeep.kernel.errors import Conflict, NotAllowed
-from stepkeep.kernel.events import GateDecided, PauseRequested
-from stepkeep.kernel.journal import open_entry
-from stepkeep.kernel.notes import MOST_VIOLATIONS
-from stepkeep.kernel.states import RunState, StepState
+from stepkeep.kernel.machine.events import GateDecided, PauseRequested
+from stepkeep.kernel.machine.journal import open_entry
+from stepkeep.kernel.machine.states import RunState, StepState
+from stepkeep.kernel.people.changes import MOST_REQUESTS
 
 S = StepState
 TWO = Approval(roles=("finance",), quorum=2, deadline=HOUR, prompt="Pay?")

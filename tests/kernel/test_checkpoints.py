@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 from tests.kernel.driver import LEASE, World, work
 
-from stepkeep.kernel.checkpoints import MOST_CHECKPOINTS
+from stepkeep.kernel.decide.checkpoints import MOST_CHECKPOINTS
 from stepkeep.kernel.definition import SECOND, Retry
 from stepkeep.kernel.errors import Conflict, Fenced
-from stepkeep.kernel.events import CancelRequested
-from stepkeep.kernel.journal import open_entry, payload_digest
-from stepkeep.kernel.outcomes import Completed, Failed
-from stepkeep.kernel.states import Category, RunState, StepState
+from stepkeep.kernel.machine.events import CancelRequested
+from stepkeep.kernel.machine.journal import open_entry, payload_digest
+from stepkeep.kernel.machine.outcomes import Completed, Failed
+from stepkeep.kernel.machine.states import Category, RunState, StepState
 
 AGAIN = Retry(max_attempts=3, initial=0)
 
@@ -116,8 +116,8 @@ def test_a_step_has_a_bounded_number_of_checkpoints() -> None:
 
 @pytest.mark.parametrize("name", ["", "x" * 256, "a\nb"])
 def test_a_name_that_cannot_be_kept_is_refused_before_the_decision(name: str) -> None:
-    from stepkeep.kernel.events import StepCheckpointed
-    from stepkeep.kernel.fitting import misfit_of_event
+    from stepkeep.kernel.machine.events import StepCheckpointed
+    from stepkeep.kernel.machine.fitting import misfit_of_event
 
     event = StepCheckpointed(tenant="t", run_id="r", actor="w", no=0, fence=1, worker=1, name=name, value=b"1")
     assert misfit_of_event(event) == "name must have 1 to 255 printable characters"

@@ -19,8 +19,8 @@ from stepkeep.kernel.definition import (
     Undo,
 )
 from stepkeep.kernel.errors import Conflict
-from stepkeep.kernel.outcomes import Completed, Failed, Released, RulesFailed, Waiting
-from stepkeep.kernel.states import Category, OnFailure, RunState, StepState
+from stepkeep.kernel.machine.outcomes import Completed, Failed, Released, RulesFailed, Waiting
+from stepkeep.kernel.machine.states import Category, OnFailure, RunState, StepState
 
 S = StepState
 RULE = (Rule(expression="true"),)

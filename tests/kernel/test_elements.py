@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 from tests.kernel.driver import LEASE, World, work
 
-from stepkeep.kernel.decide import decide
-from stepkeep.kernel.decision import Decision, Snapshot
+from stepkeep.kernel.composition.segments import lay_out, read_element_name, segment_at
+from stepkeep.kernel.decide.decide import decide
+from stepkeep.kernel.decide.decision import Decision, Snapshot
 from stepkeep.kernel.definition import SECOND, Approval, Loop, Map, Rule
-from stepkeep.kernel.journal import open_entry
-from stepkeep.kernel.outcomes import Completed, Failed, RulesFailed
-from stepkeep.kernel.segments import lay_out, read_element_name, segment_at
-from stepkeep.kernel.states import Category, OnFailure, Rollback, RunState, StepState
+from stepkeep.kernel.machine.journal import open_entry
+from stepkeep.kernel.machine.outcomes import Completed, Failed, RulesFailed
+from stepkeep.kernel.machine.states import Category, OnFailure, Rollback, RunState, StepState
 
 S = StepState
 

@@ -6,14 +6,14 @@ import pytest
 from msgspec.structs import replace
 from tests.kernel.driver import World, gate, sequence, wait, work
 
-from stepkeep.kernel.adoption import Continuation, ContinuationKind
+from stepkeep.kernel.composition.adoption import Continuation, ContinuationKind
 from stepkeep.kernel.definition import SECOND
 from stepkeep.kernel.errors import Conflict, InvariantBroken
-from stepkeep.kernel.events import SlotGranted
-from stepkeep.kernel.invariants import check_decision
-from stepkeep.kernel.journal import open_entry
-from stepkeep.kernel.rows import Adopted, Note
-from stepkeep.kernel.states import OnFailure, RunState, StopCause
+from stepkeep.kernel.machine.events import SlotGranted
+from stepkeep.kernel.machine.invariants import check_decision
+from stepkeep.kernel.machine.journal import open_entry
+from stepkeep.kernel.machine.rows import Adopted, Note
+from stepkeep.kernel.machine.states import OnFailure, RunState, StopCause
 
 
 def causes(world: World) -> list[str]:

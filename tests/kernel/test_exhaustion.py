@@ -18,10 +18,10 @@ from stepkeep.kernel.definition import (
     Undo,
 )
 from stepkeep.kernel.errors import Conflict
-from stepkeep.kernel.events import HoldChoice
-from stepkeep.kernel.journal import open_entry
-from stepkeep.kernel.outcomes import Failed
-from stepkeep.kernel.states import Category, OnFailure, RunState, StepState
+from stepkeep.kernel.machine.events import HoldChoice
+from stepkeep.kernel.machine.journal import open_entry
+from stepkeep.kernel.machine.outcomes import Failed
+from stepkeep.kernel.machine.states import Category, OnFailure, RunState, StepState
 
 S = StepState
 TRANSIENT = Category.TRANSIENT

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 from tests.kernel.driver import LEASE, TOKEN, World, allowing, claimer, gate, sequence, wait, work
 
+from stepkeep.kernel.decide.stopping import is_in_doubt
 from stepkeep.kernel.definition import SECOND, Completion, Retry, Rule, StepDefinition, Wait
 from stepkeep.kernel.errors import Conflict, Fenced
-from stepkeep.kernel.events import GateDecided, MessageArrived, TimeCame
-from stepkeep.kernel.outcomes import Completed, Failed, Released, RulesPassed, Stopped, Waiting
-from stepkeep.kernel.states import Category, OnFailure, RunState, StepState, StopCause
-from stepkeep.kernel.stopping import is_in_doubt
+from stepkeep.kernel.machine.events import GateDecided, MessageArrived, TimeCame
+from stepkeep.kernel.machine.outcomes import Completed, Failed, Released, RulesPassed, Stopped, Waiting
+from stepkeep.kernel.machine.states import Category, OnFailure, RunState, StepState, StopCause
 
 S = StepState
 GRACE = 30 * SECOND

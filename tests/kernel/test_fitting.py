@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from stepkeep.kernel.events import (
+from stepkeep.kernel.machine.events import (
     CancelRequested,
     CompletionSignalled,
     Event,
@@ -20,8 +20,8 @@ from stepkeep.kernel.events import (
     TimeCame,
     UnpauseRequested,
 )
-from stepkeep.kernel.fitting import MAX_OUTCOME_BYTES, event_bytes, misfit_of_event, misfit_of_row
-from stepkeep.kernel.outcomes import (
+from stepkeep.kernel.machine.fitting import MAX_OUTCOME_BYTES, event_bytes, misfit_of_event, misfit_of_row
+from stepkeep.kernel.machine.outcomes import (
     Completed,
     Emitted,
     Failed,
@@ -33,8 +33,8 @@ from stepkeep.kernel.outcomes import (
     TimedOut,
     Waiting,
 )
-from stepkeep.kernel.rows import Attempt, Note, Run, Step
-from stepkeep.kernel.states import AttemptState, Category
+from stepkeep.kernel.machine.rows import Attempt, Note, Run, Step
+from stepkeep.kernel.machine.states import AttemptState, Category
 
 WHO: dict[str, Any] = {"tenant": "default", "run_id": "r1", "actor": "tests"}
 

@@ -20,10 +20,10 @@ from tests.kernel.driver import (
 )
 
 from stepkeep.kernel.errors import Conflict, ExpressionError, NotFound
-from stepkeep.kernel.events import CancelRequested, GateDecided, StepClaimed, StepReported, TimeCame
-from stepkeep.kernel.outcomes import Completed, Failed, Released
+from stepkeep.kernel.machine.events import CancelRequested, GateDecided, StepClaimed, StepReported, TimeCame
+from stepkeep.kernel.machine.outcomes import Completed, Failed, Released
+from stepkeep.kernel.machine.states import Category, OnFailure, RunState, StepState
 from stepkeep.kernel.plan import ConditionView
-from stepkeep.kernel.states import Category, OnFailure, RunState, StepState
 
 S = StepState
 

@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 from tests.kernel.driver import World, work
 
-from stepkeep.kernel.child_runs import is_child
+from stepkeep.kernel.composition.child_runs import is_child
 from stepkeep.kernel.definition import SECOND, Approval, Flow, Handler, StepDefinition, SubWorkflow, Undo, Wait
 from stepkeep.kernel.errors import Conflict
-from stepkeep.kernel.events import HoldChoice
-from stepkeep.kernel.journal import open_entry
-from stepkeep.kernel.outcomes import Completed, Failed, NewCall, Suspended
+from stepkeep.kernel.machine.events import HoldChoice
+from stepkeep.kernel.machine.journal import open_entry
+from stepkeep.kernel.machine.outcomes import Completed, Failed, NewCall, Suspended
+from stepkeep.kernel.machine.states import AttemptState, Category, OnFailure, RunState, StepState
 from stepkeep.kernel.plan import template_of, written_template
-from stepkeep.kernel.states import AttemptState, Category, OnFailure, RunState, StepState
 
 S = StepState
 

@@ -10,7 +10,6 @@ import msgspec
 import pytest
 from tests.kernel.driver import TOKEN, World, allowing, gate, sequence, work
 
-from stepkeep.kernel.authority import Authority, Delegation, KeyUsed, Membership, MembershipKind
 from stepkeep.kernel.definition import (
     SECOND,
     Approval,
@@ -26,11 +25,12 @@ from stepkeep.kernel.definition import (
     digest_of,
 )
 from stepkeep.kernel.errors import Conflict, ExpressionError, NotAllowed, WrongToken
-from stepkeep.kernel.events import HoldChoice, ManualOutcome
-from stepkeep.kernel.journal import open_entry
-from stepkeep.kernel.outcomes import Completed, Failed
+from stepkeep.kernel.machine.events import HoldChoice, ManualOutcome
+from stepkeep.kernel.machine.journal import open_entry
+from stepkeep.kernel.machine.outcomes import Completed, Failed
+from stepkeep.kernel.machine.states import Category, RunState, StepState
+from stepkeep.kernel.people.authority import Authority, Delegation, KeyUsed, Membership, MembershipKind
 from stepkeep.kernel.plan import ConditionView
-from stepkeep.kernel.states import Category, RunState, StepState
 
 S = StepState
 HOUR = 3600 * SECOND

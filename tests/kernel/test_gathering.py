@@ -7,11 +7,11 @@ import json
 import pytest
 from tests.kernel.driver import World, gate, wait, work
 
+from stepkeep.kernel.decide.waits import MAX_GATHERED
 from stepkeep.kernel.definition import SECOND
 from stepkeep.kernel.errors import Conflict
-from stepkeep.kernel.outcomes import Waiting
-from stepkeep.kernel.states import RunState, StepState
-from stepkeep.kernel.waits import MAX_GATHERED
+from stepkeep.kernel.machine.outcomes import Waiting
+from stepkeep.kernel.machine.states import RunState, StepState
 
 S = StepState
 BIG = {"accepts": "message.amount > 100"}

@@ -7,8 +7,8 @@ from itertools import product
 
 import pytest
 
-from stepkeep.kernel.authority import KeyUsed, WorkLimits, hand_out
 from stepkeep.kernel.errors import NotAllowed
+from stepkeep.kernel.people.authority import KeyUsed, WorkLimits, hand_out
 from stepkeep_lab.simulation.mutation import Edit, Mutant, planted
 
 SCOPES = (("read",), ("read", "work"), ("read", "admin"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.kernel.driver import World, sequence, work
 
 from stepkeep.kernel.definition import Approval
-from stepkeep.kernel.states import Category, RunState, StepState
+from stepkeep.kernel.machine.states import Category, RunState, StepState
 
 SECOND = 1_000_000
 

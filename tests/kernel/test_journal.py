@@ -9,11 +9,11 @@ import pytest
 from msgspec.structs import replace
 from tests.kernel.driver import World, claimer, gate, sequence, wait, work
 
-from stepkeep.kernel.create import JOURNAL_FORMAT
+from stepkeep.kernel.decide.create import JOURNAL_FORMAT
 from stepkeep.kernel.definition import Approval, Completion, Rule
-from stepkeep.kernel.journal import RUN_ENTITY, Entry, open_entry, seal
-from stepkeep.kernel.outcomes import Completed
-from stepkeep.kernel.rows import Note
+from stepkeep.kernel.machine.journal import RUN_ENTITY, Entry, open_entry, seal
+from stepkeep.kernel.machine.outcomes import Completed
+from stepkeep.kernel.machine.rows import Note
 
 
 def lived() -> World:

@@ -11,8 +11,9 @@ from tests.kernel.driver import TOKEN, World, gate, sequence, wait, work
 
 from stepkeep.conformance.contract import Contract, read_contract
 from stepkeep.conformance.verify import verify_lines
-from stepkeep.definition.compiled_policy import CompiledPolicy, PolicyDocument
-from stepkeep.kernel.authority import Authority, Membership, MembershipKind
+from stepkeep.definition.expressions.compiled_policy import CompiledPolicy, PolicyDocument
+from stepkeep.kernel.decide.policy import CANNOT_EVALUATE
+from stepkeep.kernel.decide.start_template import start_template
 from stepkeep.kernel.definition import (
     SECOND,
     Approval,
@@ -26,14 +27,13 @@ from stepkeep.kernel.definition import (
     Retry,
 )
 from stepkeep.kernel.errors import NotAllowed
-from stepkeep.kernel.events import ManualOutcome
-from stepkeep.kernel.journal import open_entry
-from stepkeep.kernel.outcomes import Completed, Failed
-from stepkeep.kernel.payloads import Reference
-from stepkeep.kernel.policy import CANNOT_EVALUATE
-from stepkeep.kernel.start_template import start_template
-from stepkeep.kernel.states import Category, OnFailure, RunState, StepState
-from stepkeep.operations.log import canonical_machines
+from stepkeep.kernel.machine.events import ManualOutcome
+from stepkeep.kernel.machine.journal import open_entry
+from stepkeep.kernel.machine.outcomes import Completed, Failed
+from stepkeep.kernel.machine.payloads import Reference
+from stepkeep.kernel.machine.states import Category, OnFailure, RunState, StepState
+from stepkeep.kernel.people.authority import Authority, Membership, MembershipKind
+from stepkeep.operations.logs.log import canonical_machines
 
 S = StepState
 MACHINES = canonical_machines()

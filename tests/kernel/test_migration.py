@@ -8,7 +8,8 @@ import pytest
 from msgspec.structs import replace
 from tests.kernel.driver import World, allowing, gate, plan_of, sequence, wait, work
 
-from stepkeep.kernel.adoption import ContinuationKind, ContinuationRequest, choose
+from stepkeep.kernel.composition.adoption import ContinuationKind, ContinuationRequest, choose
+from stepkeep.kernel.composition.migration import MIGRATABLE, refusals
 from stepkeep.kernel.definition import (
     SECOND,
     Approval,
@@ -21,9 +22,8 @@ from stepkeep.kernel.definition import (
     Rule,
     StepDefinition,
 )
-from stepkeep.kernel.migration import MIGRATABLE, refusals
-from stepkeep.kernel.outcomes import Completed, Waiting
-from stepkeep.kernel.states import Category, OnFailure, RunState, StepState
+from stepkeep.kernel.machine.outcomes import Completed, Waiting
+from stepkeep.kernel.machine.states import Category, OnFailure, RunState, StepState
 
 PAUSED = Retry(max_attempts=3, initial=60 * SECOND)
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 from tests.kernel.driver import LEASE, World, claimer, gate, sequence, wait, work
 
-from stepkeep.kernel.adoption import Continuation, ContinuationKind
+from stepkeep.kernel.composition.adoption import Continuation, ContinuationKind
+from stepkeep.kernel.decide.draft import HELD_BACK
 from stepkeep.kernel.definition import SECOND, Approval, Rule
-from stepkeep.kernel.draft import HELD_BACK
 from stepkeep.kernel.errors import Conflict
-from stepkeep.kernel.events import PauseRequested
-from stepkeep.kernel.journal import open_entry
-from stepkeep.kernel.outcomes import Completed, Failed, Released, RulesPassed
-from stepkeep.kernel.rows import Adopted, Note
-from stepkeep.kernel.states import Category, OnFailure, RunState, StepState, StopCause
+from stepkeep.kernel.machine.events import PauseRequested
+from stepkeep.kernel.machine.journal import open_entry
+from stepkeep.kernel.machine.outcomes import Completed, Failed, Released, RulesPassed
+from stepkeep.kernel.machine.rows import Adopted, Note
+from stepkeep.kernel.machine.states import Category, OnFailure, RunState, StepState, StopCause
 
 
 def test_a_queued_run_is_queued_again_after_a_pause() -> None:

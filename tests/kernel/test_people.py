@@ -9,10 +9,10 @@ from tests.kernel.driver import LEASE, TOKEN, World, allowing, gate, sequence, w
 
 from stepkeep.kernel.definition import SECOND, Approval, Completion, OnDeadline, Rule
 from stepkeep.kernel.errors import Conflict, InvalidInput, TokenExpired
-from stepkeep.kernel.events import GateDecided, ManualOutcome
-from stepkeep.kernel.journal import open_entry
-from stepkeep.kernel.outcomes import Completed, RulesFailed, RulesPassed
-from stepkeep.kernel.states import Category, OnFailure, RunState, StepState
+from stepkeep.kernel.machine.events import GateDecided, ManualOutcome
+from stepkeep.kernel.machine.journal import open_entry
+from stepkeep.kernel.machine.outcomes import Completed, RulesFailed, RulesPassed
+from stepkeep.kernel.machine.states import Category, OnFailure, RunState, StepState
 
 S = StepState
 DAY = 24 * 3600 * SECOND

@@ -10,14 +10,14 @@ from tests.kernel.driver import World, work
 from tests.kernel.walks import bring_home, noise, world_of
 from tests.suites import in_proof
 
-from stepkeep.kernel.compensation import Remains
-from stepkeep.kernel.decision import Snapshot
+from stepkeep.kernel.decide.compensation import Remains
+from stepkeep.kernel.decide.decision import Snapshot
+from stepkeep.kernel.decide.preview import Preview, preview_rollback
 from stepkeep.kernel.definition import CompensateWhen, Effect
 from stepkeep.kernel.errors import Refused
-from stepkeep.kernel.events import CancelRequested
-from stepkeep.kernel.preview import Preview, preview_rollback
-from stepkeep.kernel.rows import Step
-from stepkeep.kernel.states import Rollback, RunState, StepState
+from stepkeep.kernel.machine.events import CancelRequested
+from stepkeep.kernel.machine.rows import Step
+from stepkeep.kernel.machine.states import Rollback, RunState, StepState
 
 CANCEL = CancelRequested(tenant="t", run_id="r", actor="ann", compensate=True)
 

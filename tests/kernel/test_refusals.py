@@ -6,11 +6,11 @@ import gc
 
 from tests.kernel.driver import LEASE, World, work
 
-from stepkeep.kernel.decide import decide
-from stepkeep.kernel.decision import Decision, Snapshot
-from stepkeep.kernel.draft import Draft
-from stepkeep.kernel.events import StepClaimed, StepReported
-from stepkeep.kernel.outcomes import Completed
+from stepkeep.kernel.decide.decide import decide
+from stepkeep.kernel.decide.decision import Decision, Snapshot
+from stepkeep.kernel.decide.draft import Draft
+from stepkeep.kernel.machine.events import StepClaimed, StepReported
+from stepkeep.kernel.machine.outcomes import Completed
 
 
 def test_a_refusal_keeps_nothing_of_the_decision_alive() -> None:

@@ -8,12 +8,12 @@ import pytest
 from tests.kernel.driver import LEASE, World, work
 from tests.kernel.test_flow_calls import called, flow, suspend
 
-from stepkeep.kernel.decision import Accepted, Claimer, Reply
+from stepkeep.kernel.decide.decision import Accepted, Claimer, Reply
 from stepkeep.kernel.definition import Map
 from stepkeep.kernel.errors import Conflict, Fenced
-from stepkeep.kernel.events import FlowResumed, SettledCall
-from stepkeep.kernel.outcomes import Completed, Failed, NewCall, Outcome, Suspended
-from stepkeep.kernel.states import AttemptState, Category, RunState, StepState
+from stepkeep.kernel.machine.events import FlowResumed, SettledCall
+from stepkeep.kernel.machine.outcomes import Completed, Failed, NewCall, Outcome, Suspended
+from stepkeep.kernel.machine.states import AttemptState, Category, RunState, StepState
 
 S = StepState
 CLAIMER = Claimer(actor="w1", worker=1, lease=LEASE, slots=5, queues=frozenset({1}))

@@ -5,11 +5,20 @@ from __future__ import annotations
 import pytest
 from tests.kernel.driver import LEASE, World, sequence, work
 
-from stepkeep.kernel.decision import Accepted
+from stepkeep.kernel.decide.decision import Accepted
 from stepkeep.kernel.definition import Retry, Rule
 from stepkeep.kernel.errors import Conflict
-from stepkeep.kernel.outcomes import Completed, Failed, Released, RulesFailed, RulesPassed, Stopped, TimedOut, Waiting
-from stepkeep.kernel.states import Category, OnFailure, RunState, StepState
+from stepkeep.kernel.machine.outcomes import (
+    Completed,
+    Failed,
+    Released,
+    RulesFailed,
+    RulesPassed,
+    Stopped,
+    TimedOut,
+    Waiting,
+)
+from stepkeep.kernel.machine.states import Category, OnFailure, RunState, StepState
 
 S = StepState
 RULES = (Rule(expression="output.n > 0", message="n must be positive"),)

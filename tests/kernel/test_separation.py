@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from stepkeep.kernel.definition import Distinct, FourEyes, Incompatible, RequiresRole
-from stepkeep.kernel.separation import Act, Constraint, Duties, objection, read_exclusion, steps_named
+from stepkeep.kernel.people.separation import Act, Constraint, Duties, objection, read_exclusion, steps_named
 
 DONE = Duties(
     requested=frozenset({"ann"}),

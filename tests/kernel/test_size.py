@@ -11,8 +11,8 @@ from tests.kernel import audit
 from tests.kernel.driver import PATIENCE, World, claimer, sequence, when, work
 from tests.suites import in_proof
 
-from stepkeep.kernel.outcomes import Completed
-from stepkeep.kernel.states import RunState
+from stepkeep.kernel.machine.outcomes import Completed
+from stepkeep.kernel.machine.states import RunState
 
 
 @pytest.fixture(params=[2_000, in_proof(10_000)])

@@ -10,10 +10,10 @@ import pytest
 from tests.kernel.driver import World, bytes_of, gate, wait, when, work
 from tests.kernel.walks import world_of
 
-from stepkeep.kernel.authority import Caller
-from stepkeep.kernel.create import create_run
+from stepkeep.kernel.decide.create import create_run
+from stepkeep.kernel.decide.start_template import start_template
 from stepkeep.kernel.definition import SECOND
-from stepkeep.kernel.start_template import start_template
+from stepkeep.kernel.people.authority import Caller
 
 GIVEN = b'{"amount":12}'
 NOON = 1_790_000_000_000_000

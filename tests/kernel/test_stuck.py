@@ -8,14 +8,14 @@ import pytest
 from tests.kernel.driver import World, gate, must_decide, sequence, wait, work
 from tests.kernel.walks import live, world_of
 
-from stepkeep.kernel.decision import Accepted
+from stepkeep.kernel.decide.decision import Accepted
+from stepkeep.kernel.decide.stuck import CHOICES, choices_about
 from stepkeep.kernel.definition import SECOND, Completion, OnExhausted, Retry, Rule, StepDefinition
 from stepkeep.kernel.errors import Conflict, InvalidInput, NotAllowed
-from stepkeep.kernel.events import HoldChoice, HoldDecided
-from stepkeep.kernel.journal import open_entry
-from stepkeep.kernel.outcomes import Completed, RulesFailed, RulesPassed, Waiting
-from stepkeep.kernel.states import RUN_TERMINAL, Category, OnFailure, RunState, StepState
-from stepkeep.kernel.stuck import CHOICES, choices_about
+from stepkeep.kernel.machine.events import HoldChoice, HoldDecided
+from stepkeep.kernel.machine.journal import open_entry
+from stepkeep.kernel.machine.outcomes import Completed, RulesFailed, RulesPassed, Waiting
+from stepkeep.kernel.machine.states import RUN_TERMINAL, Category, OnFailure, RunState, StepState
 
 S = StepState
 RETRY, SKIP, FAIL, COMPLETE = HoldChoice

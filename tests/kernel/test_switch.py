@@ -9,9 +9,9 @@ import pytest
 from tests.kernel.driver import World, work
 
 from stepkeep.kernel.definition import Case, StepDefinition, Switch
-from stepkeep.kernel.journal import open_entry
+from stepkeep.kernel.machine.journal import open_entry
+from stepkeep.kernel.machine.states import Category, OnFailure, Rollback, RunState
 from stepkeep.kernel.plan import queue_specs
-from stepkeep.kernel.states import Category, OnFailure, Rollback, RunState
 
 SMALL, LARGE = "input.amount < 10", "input.amount > 1000"
 

@@ -16,8 +16,8 @@ from tests.kernel.walks import bring_home, live, world_of
 from tests.suites import in_proof
 
 from stepkeep.kernel.errors import IllegalTransition
-from stepkeep.kernel.rows import Worker
-from stepkeep.kernel.states import (
+from stepkeep.kernel.machine.rows import Worker
+from stepkeep.kernel.machine.states import (
     ATTEMPT_TERMINAL,
     RUN_TERMINAL,
     STEP_MOVING,
@@ -29,7 +29,7 @@ from stepkeep.kernel.states import (
     StepState,
     WorkerState,
 )
-from stepkeep.kernel.tables import (
+from stepkeep.kernel.machine.tables import (
     ATTEMPT,
     MACHINES,
     RUN,

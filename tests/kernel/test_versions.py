@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
+from stepkeep.kernel.composition.versions import MEANING, Kind, changed_behind, compare, obstacles
 from stepkeep.kernel.definition import (
     Case,
     Definition,
@@ -18,8 +19,7 @@ from stepkeep.kernel.definition import (
     SubWorkflow,
     Switch,
 )
-from stepkeep.kernel.states import StepState
-from stepkeep.kernel.versions import MEANING, Kind, changed_behind, compare, obstacles
+from stepkeep.kernel.machine.states import StepState
 
 
 def step(name: str, *after: str, order: int = 0, **fields: object) -> StepDefinition:

@@ -9,9 +9,9 @@ from tests.kernel.driver import World, allowing, sequence, wait, work
 
 from stepkeep.kernel.definition import SECOND, Retry, Rule
 from stepkeep.kernel.errors import Conflict
-from stepkeep.kernel.events import MessageArrived
-from stepkeep.kernel.outcomes import Completed, Emitted, Failed, Waiting
-from stepkeep.kernel.states import Category, OnFailure, RunState, StepState
+from stepkeep.kernel.machine.events import MessageArrived
+from stepkeep.kernel.machine.outcomes import Completed, Emitted, Failed, Waiting
+from stepkeep.kernel.machine.states import Category, OnFailure, RunState, StepState
 
 S = StepState
 MINUTE = 60 * SECOND

@@ -14,7 +14,7 @@ from tests.kernel.driver import ENDED_WELL
 from tests.kernel.walks import bring_home, live, world_of
 from tests.suites import drawn, in_proof
 
-from stepkeep.kernel.states import RUN_TERMINAL
+from stepkeep.kernel.machine.states import RUN_TERMINAL
 
 
 @drawn(25, 150, random=st.randoms(use_true_random=False), events=st.integers(0, 60))

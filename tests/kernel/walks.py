@@ -15,8 +15,7 @@ from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 from tests.kernel.driver import LEASE, TOKEN, When, World, when
 
-from stepkeep.kernel.authority import Authority, Delegation, Membership, MembershipKind
-from stepkeep.kernel.decision import Claimer
+from stepkeep.kernel.decide.decision import Claimer
 from stepkeep.kernel.definition import (
     SECOND,
     Approval,
@@ -50,7 +49,7 @@ from stepkeep.kernel.definition import (
     Wait,
 )
 from stepkeep.kernel.errors import ExpressionError
-from stepkeep.kernel.events import (
+from stepkeep.kernel.machine.events import (
     Annotated,
     CancelRequested,
     ChangesRequested,
@@ -74,7 +73,7 @@ from stepkeep.kernel.events import (
     TokenReissued,
     UnpauseRequested,
 )
-from stepkeep.kernel.outcomes import (
+from stepkeep.kernel.machine.outcomes import (
     Completed,
     Emitted,
     Failed,
@@ -86,9 +85,10 @@ from stepkeep.kernel.outcomes import (
     TimedOut,
     Waiting,
 )
+from stepkeep.kernel.machine.rows import Step
+from stepkeep.kernel.machine.states import RUN_TERMINAL, Category, ErrorClass, OnFailure, RunState, StepState
+from stepkeep.kernel.people.authority import Authority, Delegation, Membership, MembershipKind
 from stepkeep.kernel.plan import ConditionView
-from stepkeep.kernel.rows import Step
-from stepkeep.kernel.states import RUN_TERMINAL, Category, ErrorClass, OnFailure, RunState, StepState
 
 S = StepState
 HOLDING = (OnExhausted.HOLD, OnExhausted.HOLD, OnExhausted.HOLD_REQUIRED)

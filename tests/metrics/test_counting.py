@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from stepkeep.kernel.definition import Definition, Retry
-from stepkeep.kernel.outcomes import Failed
-from stepkeep.kernel.states import Category
+from stepkeep.kernel.machine.outcomes import Failed
+from stepkeep.kernel.machine.states import Category
 from stepkeep.metrics.exposition import Exposition
-from stepkeep.operations.expire import sweep_timers
+from stepkeep.operations.pipeline.expire import sweep_timers
 from tests.metrics.scrape import Scrape
 from tests.workbench import SECOND, benches, chain, on, task
 

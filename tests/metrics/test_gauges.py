@@ -5,10 +5,10 @@ from __future__ import annotations
 import stepkeep as sk
 from stepkeep.engine import AsyncEngine
 from stepkeep.kernel.definition import QueueSpec
-from stepkeep.kernel.rows import Worker
+from stepkeep.kernel.machine.rows import Worker
 from stepkeep.metrics.families import Family
 from stepkeep.metrics.gauges import FRESH_SECONDS, MOST_QUEUES, OTHER, StoreGauges, queue_rows
-from stepkeep.operations.diagnosis import Staff
+from stepkeep.operations.runs.diagnosis import Staff
 from stepkeep.store.records import Backlog
 from tests.workbench import SECOND, TENANT, chain, count_calls, on
 

@@ -11,32 +11,25 @@ from typing import Any, NamedTuple
 import pytest
 from msgspec.structs import replace
 
-from stepkeep.kernel import (
-    added,
-    child_runs,
-    children,
-    compensation,
-    decide,
-    elements,
-    execution,
-    failure,
-    progress,
-    resuming,
-    rollup,
-    stopping,
-    stuck,
-    timers,
-    votes,
-)
-from stepkeep.kernel.checkpoints import checkpoint
-from stepkeep.kernel.decision import Accepted, Reply
-from stepkeep.kernel.draft import Draft
+from stepkeep.kernel.composition import added, child_runs, children, elements, resuming
+from stepkeep.kernel.decide import compensation, decide, execution, failure, progress, rollup, stopping, stuck, timers
+from stepkeep.kernel.decide.checkpoints import checkpoint
+from stepkeep.kernel.decide.decision import Accepted, Reply
+from stepkeep.kernel.decide.draft import Draft
 from stepkeep.kernel.errors import Conflict
-from stepkeep.kernel.events import ChildEnded, GateDecided, MessageArrived, StepCheckpointed, StepReported, TimeCame
-from stepkeep.kernel.outcomes import Completed, Failed, Released
-from stepkeep.kernel.rows import Step
-from stepkeep.kernel.states import AttemptState, StepState
-from stepkeep.kernel.tables import StepTrigger
+from stepkeep.kernel.machine.events import (
+    ChildEnded,
+    GateDecided,
+    MessageArrived,
+    StepCheckpointed,
+    StepReported,
+    TimeCame,
+)
+from stepkeep.kernel.machine.outcomes import Completed, Failed, Released
+from stepkeep.kernel.machine.rows import Step
+from stepkeep.kernel.machine.states import AttemptState, StepState
+from stepkeep.kernel.machine.tables import StepTrigger
+from stepkeep.kernel.people import votes
 from stepkeep_lab.modelcheck.world import FAR
 
 Patch = pytest.MonkeyPatch

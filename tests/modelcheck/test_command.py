@@ -9,7 +9,7 @@ import typer
 from typer.testing import CliRunner
 
 from stepkeep.cli.settings import with_settings
-from stepkeep.kernel import decide
+from stepkeep.kernel.decide import decide
 from stepkeep.kernel.errors import InvariantBroken
 from stepkeep_lab.cli.lab_check import check
 

@@ -12,8 +12,8 @@ from msgspec.structs import replace
 from tests.modelcheck.mutants import MUTANTS, Mutant
 from tests.suites import some
 
-from stepkeep.kernel.events import StepReported
-from stepkeep.kernel.states import RUN_TERMINAL
+from stepkeep.kernel.machine.events import StepReported
+from stepkeep.kernel.machine.states import RUN_TERMINAL
 from stepkeep_lab.modelcheck.actions import Actions
 from stepkeep_lab.modelcheck.backwards import first_without_way
 from stepkeep_lab.modelcheck.campaign import Campaign, check, explore

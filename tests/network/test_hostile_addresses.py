@@ -16,8 +16,8 @@ from tests.worker.making import a_job, outcome_of
 
 from stepkeep.kernel.definition import Http
 from stepkeep.kernel.errors import InvalidInput
-from stepkeep.kernel.outcomes import Failed
-from stepkeep.kernel.states import Category
+from stepkeep.kernel.machine.outcomes import Failed
+from stepkeep.kernel.machine.states import Category
 from stepkeep.network import failures
 from stepkeep.network.allowing import AllowList
 from stepkeep.network.client import Client

@@ -8,9 +8,9 @@ import os
 import sys
 from typing import Any
 
-from stepkeep.definition.registry import HandlerSpec, Registry
-from stepkeep.kernel.states import RUN_TERMINAL
-from stepkeep.operations.transact import Transactor
+from stepkeep.definition.python.registry import HandlerSpec, Registry
+from stepkeep.kernel.machine.states import RUN_TERMINAL
+from stepkeep.operations.pipeline.transact import Transactor
 from stepkeep.store.connect import connect
 from stepkeep.worker.loop import Worker
 from stepkeep.worker.settings import Settings

@@ -9,7 +9,7 @@ import sys
 from typing import Any
 
 import stepkeep as sk
-from stepkeep.operations.transact import Transactor
+from stepkeep.operations.pipeline.transact import Transactor
 from stepkeep.store.connect import connect
 from stepkeep.worker.loop import Worker
 from stepkeep.worker.settings import Settings

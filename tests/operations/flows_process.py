@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import stepkeep as sk
-from stepkeep.kernel.states import RUN_TERMINAL
-from stepkeep.operations.transact import Transactor
+from stepkeep.kernel.machine.states import RUN_TERMINAL
+from stepkeep.operations.pipeline.transact import Transactor
 from stepkeep.store.connect import connect
 from stepkeep.worker.loop import Worker
 from stepkeep.worker.settings import Settings

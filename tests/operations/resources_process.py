@@ -9,8 +9,8 @@ import fcntl
 import sys
 from pathlib import Path
 
-from stepkeep.definition.registry import HandlerSpec, Registry
-from stepkeep.kernel.states import RUN_TERMINAL, RunState
+from stepkeep.definition.python.registry import HandlerSpec, Registry
+from stepkeep.kernel.machine.states import RUN_TERMINAL, RunState
 from stepkeep.store.connect import connect
 from stepkeep.store.records import RunFilter
 from stepkeep.worker.loop import Worker

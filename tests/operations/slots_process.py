@@ -6,8 +6,8 @@ It ends by itself when no run of the workflow `limited` is left to do.
 import asyncio
 import sys
 
-from stepkeep.definition.registry import HandlerSpec, Registry
-from stepkeep.kernel.states import RUN_TERMINAL, RunState
+from stepkeep.definition.python.registry import HandlerSpec, Registry
+from stepkeep.kernel.machine.states import RUN_TERMINAL, RunState
 from stepkeep.store.connect import connect
 from stepkeep.store.records import RunFilter
 from stepkeep.worker.loop import Worker

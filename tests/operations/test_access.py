@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import stepkeep as sk
-from stepkeep.definition.registry import HandlerSpec, Registry
+from stepkeep.definition.python.registry import HandlerSpec, Registry
 from stepkeep.edges.secret_values import KNOWN
 from stepkeep.engine import AsyncEngine
 from stepkeep.engine.interventions import AsyncInterventions
@@ -21,8 +21,8 @@ from stepkeep.engine.limits import AsyncPauses, AsyncResources, AsyncSlots
 from stepkeep.kernel.errors import Conflict, InvalidInput, NotAllowed, NotFound
 from stepkeep.operations import access
 from stepkeep.operations.access import OPERATIONS, SCOPES, Scope, guarded, parse_key
-from stepkeep.operations.remote_work import RemoteWork
-from stepkeep.operations.work_state import WorkState
+from stepkeep.operations.remote.remote_work import RemoteWork
+from stepkeep.operations.remote.work_state import WorkState
 from tests.operations.test_principals import later
 from tests.suites import some
 

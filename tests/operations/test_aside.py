@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from stepkeep.operations.aside import RESTING, aside, rest_between
-from stepkeep.operations.group_commit import Submissions
+from stepkeep.operations.pipeline.group_commit import Submissions
 
 
 @pytest.fixture

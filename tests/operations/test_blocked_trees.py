@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import stepkeep as sk
-from stepkeep.kernel.states import RunState
+from stepkeep.kernel.machine.states import RunState
 
 
 @sk.step("blocked.act")

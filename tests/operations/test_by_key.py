@@ -9,10 +9,10 @@ import pytest
 
 from stepkeep.kernel.definition import Definition, Wait
 from stepkeep.kernel.errors import Conflict, InvalidInput, KeyReused, NotFound
-from stepkeep.kernel.states import RunState
-from stepkeep.operations import by_key, mailbox
-from stepkeep.operations.by_key import Sent
-from stepkeep.operations.correlation import correlated_run
+from stepkeep.kernel.machine.states import RunState
+from stepkeep.operations.messages import by_key, mailbox
+from stepkeep.operations.messages.by_key import Sent
+from stepkeep.operations.messages.correlation import correlated_run
 from stepkeep.store.records import RunFilter
 from tests.workbench import SECOND, TENANT, Bench, benches, chain, gate, on, task
 

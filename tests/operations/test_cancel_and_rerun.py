@@ -6,14 +6,14 @@ import asyncio
 
 import pytest
 
-from stepkeep.kernel.authority import Caller
-from stepkeep.kernel.decision import Accepted
+from stepkeep.kernel.decide.decision import Accepted
 from stepkeep.kernel.definition import Definition, Handler, Undo
 from stepkeep.kernel.errors import Conflict, Fenced, NotFound
-from stepkeep.kernel.states import AttemptState, Rollback, RunState, StepState
-from stepkeep.operations.expire import sweep
-from stepkeep.operations.rerun import rerun
-from stepkeep.operations.start import Started
+from stepkeep.kernel.machine.states import AttemptState, Rollback, RunState, StepState
+from stepkeep.kernel.people.authority import Caller
+from stepkeep.operations.continuation.rerun import rerun
+from stepkeep.operations.pipeline.expire import sweep
+from stepkeep.operations.pipeline.start import Started
 from tests.workbench import ACTOR, NOBODYS, SECOND, TENANT, Bench, benches, chain, on, task
 
 UNDONE = Definition(

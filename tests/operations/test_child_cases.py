@@ -11,17 +11,17 @@ from msgspec.structs import replace
 import stepkeep as sk
 from stepkeep.conformance.replay import replay_lines
 from stepkeep.dialects.registry import judged
+from stepkeep.kernel.composition.versions import compare, obstacles
 from stepkeep.kernel.definition import Case, Definition, StepDefinition, Switch
 from stepkeep.kernel.errors import InvalidInput, NotFound
-from stepkeep.kernel.outcomes import Completed
-from stepkeep.kernel.states import OnFailure, Rollback, RunState, StepState
-from stepkeep.kernel.versions import compare, obstacles
-from stepkeep.operations.diagnosis import explain
-from stepkeep.operations.expire import sweep_timers
-from stepkeep.operations.lines import encode_line
-from stepkeep.operations.log import lines_of
-from stepkeep.operations.sleeping import is_asleep
-from stepkeep.operations.views import describe_run
+from stepkeep.kernel.machine.outcomes import Completed
+from stepkeep.kernel.machine.states import OnFailure, Rollback, RunState, StepState
+from stepkeep.operations.logs.lines import encode_line
+from stepkeep.operations.logs.log import lines_of
+from stepkeep.operations.pipeline.expire import sweep_timers
+from stepkeep.operations.runs.diagnosis import explain
+from stepkeep.operations.runs.sleeping import is_asleep
+from stepkeep.operations.runs.views import describe_run
 from tests.operations.test_child_maps import BAD, tree
 from tests.operations.test_child_rollback import BACK, HOOK, ended, names
 from tests.operations.test_children import call, certified, children, finish, flow, look_after

@@ -10,8 +10,8 @@ from msgspec.structs import replace
 import stepkeep as sk
 from stepkeep.conformance.tree import TreeRun, judge_tree
 from stepkeep.kernel.definition import Definition, Dependency, Effect
-from stepkeep.kernel.states import OnFailure, Rollback, RunState, StepState
-from stepkeep.operations.expire import sweep_timers
+from stepkeep.kernel.machine.states import OnFailure, Rollback, RunState, StepState
+from stepkeep.operations.pipeline.expire import sweep_timers
 from tests.operations.test_child_maps import BAD, tree
 from tests.operations.test_child_rollback import BACK, HOOK, ended, names
 from tests.operations.test_children import call, certified, children, finish, flow, look_after

@@ -12,10 +12,10 @@ from msgspec.structs import replace
 import stepkeep as sk
 from stepkeep.kernel.definition import Definition, Loop, Map, Retry, StepDefinition
 from stepkeep.kernel.errors import InvalidInput
-from stepkeep.kernel.outcomes import Completed, Failed, Released
-from stepkeep.kernel.rows import Child
-from stepkeep.kernel.states import Category, OnFailure, Rollback, RunState, StepState
-from stepkeep.operations.expire import sweep_timers
+from stepkeep.kernel.machine.outcomes import Completed, Failed, Released
+from stepkeep.kernel.machine.rows import Child
+from stepkeep.kernel.machine.states import Category, OnFailure, Rollback, RunState, StepState
+from stepkeep.operations.pipeline.expire import sweep_timers
 from tests.operations.test_child_rollback import BACK, HOOK, ended, names
 from tests.operations.test_children import PROCESS, call, certified, children, finish, flow, look_after
 from tests.suites import first_on, in_proof

@@ -10,8 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 import stepkeep
-from stepkeep.kernel.adoption import ContinuationKind
-from stepkeep.kernel.authority import Caller
+from stepkeep.kernel.composition.adoption import ContinuationKind
 from stepkeep.kernel.definition import (
     CompensateWhen,
     Definition,
@@ -25,11 +24,12 @@ from stepkeep.kernel.definition import (
     UndoChild,
 )
 from stepkeep.kernel.errors import Conflict
-from stepkeep.kernel.outcomes import Completed, Failed
-from stepkeep.kernel.rows import Child
-from stepkeep.kernel.states import Category, OnFailure, Rollback, RunState, StepState
-from stepkeep.operations.going_on import ContinuationOptions, continue_run, preview
-from stepkeep.operations.start import Starter
+from stepkeep.kernel.machine.outcomes import Completed, Failed
+from stepkeep.kernel.machine.rows import Child
+from stepkeep.kernel.machine.states import Category, OnFailure, Rollback, RunState, StepState
+from stepkeep.kernel.people.authority import Caller
+from stepkeep.operations.continuation.going_on import ContinuationOptions, continue_run, preview
+from stepkeep.operations.pipeline.start import Starter
 from tests.operations.test_children import PROCESS, call, certified, children, finish, flow, look_after
 from tests.suites import in_proof
 from tests.workbench import TENANT, Bench, on, task
@@ -55,7 +55,7 @@ async def names(bench: Bench, run: str) -> dict[str, StepState]:
     """The states of the steps of a run, by name."""
     record = await bench.store.read_run(TENANT, run)
     assert record is not None
-    from stepkeep.operations.plans import plan_for
+    from stepkeep.operations.pipeline.plans import plan_for
 
     plan = await plan_for(bench.transactor, record.run)
     return {plan.at(step.no).name: step.state for step in await bench.store.read_steps(TENANT, run)}

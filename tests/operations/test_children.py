@@ -14,15 +14,15 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 import stepkeep
-from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.definition import Definition, Handler, StepDefinition, SubWorkflow, Undo
 from stepkeep.kernel.errors import InvalidInput, NotFound
-from stepkeep.kernel.outcomes import Completed, Failed
+from stepkeep.kernel.machine.outcomes import Completed, Failed
+from stepkeep.kernel.machine.rows import Child, ChildState
+from stepkeep.kernel.machine.states import Category, OnFailure, RunState, StepState
+from stepkeep.kernel.people.authority import Caller
 from stepkeep.kernel.plan import Plan
-from stepkeep.kernel.rows import Child, ChildState
-from stepkeep.kernel.states import Category, OnFailure, RunState, StepState
-from stepkeep.operations.children import ChildSweep
-from stepkeep.operations.expire import sweep_timers
+from stepkeep.operations.children.children import ChildSweep
+from stepkeep.operations.pipeline.expire import sweep_timers
 from tests.suites import in_proof
 from tests.workbench import SECOND, TENANT, Bench, on, task
 from tests.worker.bed import PAST_THE_LEASE_US
@@ -329,9 +329,9 @@ async def test_what_is_below_an_adopted_step_is_kept_while_the_adopting_run_live
     """A retry that rolls back past an adopted child rolls that child back, and the children of that child."""
 
     async with on(database_url) as bench:
-        from stepkeep.kernel.adoption import ContinuationKind
-        from stepkeep.operations.going_on import ContinuationOptions, continue_run
-        from stepkeep.operations.start import Starter
+        from stepkeep.kernel.composition.adoption import ContinuationKind
+        from stepkeep.operations.continuation.going_on import ContinuationOptions, continue_run
+        from stepkeep.operations.pipeline.start import Starter
         from stepkeep.store.records import FinishedFilter
 
         for one in (LEAF, MIDDLE):

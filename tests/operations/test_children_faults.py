@@ -15,12 +15,12 @@ from msgspec.structs import replace
 
 from stepkeep.kernel.definition import Handler, Undo
 from stepkeep.kernel.errors import Refused, StoreUnavailable
-from stepkeep.kernel.outcomes import Completed, Failed
-from stepkeep.kernel.rows import Child
-from stepkeep.kernel.states import RUN_TERMINAL, Category, OnFailure, RunState, StepState
-from stepkeep.operations import batch
-from stepkeep.operations.children import ChildSweep
-from stepkeep.operations.expire import sweep_timers
+from stepkeep.kernel.machine.outcomes import Completed, Failed
+from stepkeep.kernel.machine.rows import Child
+from stepkeep.kernel.machine.states import RUN_TERMINAL, Category, OnFailure, RunState, StepState
+from stepkeep.operations.children.children import ChildSweep
+from stepkeep.operations.pipeline import batch
+from stepkeep.operations.pipeline.expire import sweep_timers
 from tests.operations.test_children import call, flow
 from tests.suites import in_proof
 from tests.workbench import SECOND, TENANT, Bench, on, task

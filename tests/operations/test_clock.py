@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import pytest
 
-from stepkeep.kernel.decision import Accepted
-from stepkeep.kernel.outcomes import Failed
-from stepkeep.kernel.states import Category, RunState, StepState
-from stepkeep.operations.expire import sweep
+from stepkeep.kernel.decide.decision import Accepted
+from stepkeep.kernel.machine.outcomes import Failed
+from stepkeep.kernel.machine.states import Category, RunState, StepState
+from stepkeep.operations.pipeline.expire import sweep
 from stepkeep.store.change import Lease
 from tests.operations.test_log import exported, verdict
 from tests.workbench import SECOND, TENANT, chain, on

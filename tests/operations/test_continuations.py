@@ -14,9 +14,9 @@ import stepkeep as sk
 from stepkeep.conformance.adoption import check_originals
 from stepkeep.engine import AsyncEngine
 from stepkeep.kernel.errors import InvalidInput, NotFound
-from stepkeep.kernel.journal import SealedEntry
-from stepkeep.operations.continued import continues_of
-from stepkeep.operations.retention import Policy, prune
+from stepkeep.kernel.machine.journal import SealedEntry
+from stepkeep.operations.continuation.continued import continues_of
+from stepkeep.operations.logs.retention import Policy, prune
 from tests.suites import first_on
 
 DONE: list[tuple[str, str]] = []

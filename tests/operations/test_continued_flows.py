@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import stepkeep as sk
-from stepkeep.kernel.child_runs import is_child
+from stepkeep.kernel.composition.child_runs import is_child
 from stepkeep.worker.flows import keeper
 from tests.api.stage import on
 from tests.operations.continued_process import count

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from stepkeep.metrics.gauges import StoreGauges
-from stepkeep.operations import counting, statistics
-from stepkeep.operations.counting import Sample, count_runs, exactly
-from stepkeep.operations.statistics import read_statistics
-from stepkeep.operations.status import read_status
+from stepkeep.operations.runs import counting, statistics
+from stepkeep.operations.runs.counting import Sample, count_runs, exactly
+from stepkeep.operations.runs.statistics import read_statistics
+from stepkeep.operations.runs.status import read_status
 from stepkeep.store.records import FIRST_ID, RecentRun
 from tests.workbench import TENANT, Bench, chain, on
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 import stepkeep as sk
-from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.definition import Approval, Definition
 from stepkeep.kernel.errors import InvalidInput
-from stepkeep.kernel.states import RunState, StepState
-from stepkeep.operations.diagnosis import explain
-from stepkeep.operations.expire import sweep
-from stepkeep.operations.start import Starter, StartRequest, start_idle
-from stepkeep.operations.views import describe_run
+from stepkeep.kernel.machine.states import RunState, StepState
+from stepkeep.kernel.people.authority import Caller
+from stepkeep.operations.pipeline.expire import sweep
+from stepkeep.operations.pipeline.start import Starter, StartRequest, start_idle
+from stepkeep.operations.runs.diagnosis import explain
+from stepkeep.operations.runs.views import describe_run
 from tests.workbench import SECOND, TENANT, Bench, gate, on, task
 
 HOUR = 3_600 * SECOND

@@ -5,10 +5,10 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from stepkeep.kernel.definition import Definition, Retry
-from stepkeep.kernel.outcomes import Completed, Failed, Outcome
-from stepkeep.kernel.states import Category
-from stepkeep.operations.expire import sweep
-from stepkeep.operations.transact import Claim
+from stepkeep.kernel.machine.outcomes import Completed, Failed, Outcome
+from stepkeep.kernel.machine.states import Category
+from stepkeep.operations.pipeline.expire import sweep
+from stepkeep.operations.pipeline.transact import Claim
 from tests.workbench import SECOND, Bench, on, report_of, task
 
 

@@ -10,16 +10,17 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from stepkeep.kernel.decision import Claimer
+from stepkeep.kernel.decide.decision import Claimer
+from stepkeep.kernel.decide.resources import AWAITS_RESOURCES
 from stepkeep.kernel.definition import Approval, Definition, Incompatible, Map
-from stepkeep.kernel.journal import open_entry
-from stepkeep.kernel.outcomes import Released
-from stepkeep.kernel.resources import AWAITS_RESOURCES
-from stepkeep.kernel.states import RunState
-from stepkeep.operations import resource_claims, workers
-from stepkeep.operations.diagnosis import explain
-from stepkeep.operations.services import Service, encode_service
-from stepkeep.operations.transact import Claim
+from stepkeep.kernel.machine.journal import open_entry
+from stepkeep.kernel.machine.outcomes import Released
+from stepkeep.kernel.machine.states import RunState
+from stepkeep.operations.limits import resource_claims
+from stepkeep.operations.pipeline import workers
+from stepkeep.operations.pipeline.transact import Claim
+from stepkeep.operations.remote.services import Service, encode_service
+from stepkeep.operations.runs.diagnosis import explain
 from stepkeep_lab.storecheck.bench import NAMES
 from tests.store.raw import PostgresRaw, SqliteRaw
 from tests.workbench import TENANT, Bench, count_calls, gate, on, report_of, task

@@ -18,11 +18,11 @@ from typing import Any
 import pytest
 
 import stepkeep as sk
-from stepkeep.definition.registry import HandlerSpec, Registry
+from stepkeep.definition.python.registry import HandlerSpec, Registry
 from stepkeep.engine import AsyncEngine, Engine
 from stepkeep.kernel.errors import InvalidInput, NotFound, StoreUnavailable
-from stepkeep.kernel.states import RunState
-from stepkeep.operations.payloads import INLINE_INPUT_BYTES
+from stepkeep.kernel.machine.states import RunState
+from stepkeep.operations.pipeline.payloads import INLINE_INPUT_BYTES
 
 ODD_IDS = ["nope", "a\x00b", "\ud800", "x" * 5000, "", 5, None, "01A1E12C-57D6-75BF-ABBA-E99E88C4E41F"]
 

@@ -7,13 +7,13 @@ from random import Random
 from msgspec.structs import replace
 
 from stepkeep.kernel.definition import QueueSpec
-from stepkeep.kernel.rows import Step
-from stepkeep.kernel.states import RUN_TERMINAL, STEP_TERMINAL, RunState, StepState, WorkerState
-from stepkeep.operations.causes import FAULTS, Why
-from stepkeep.operations.explain import Scene, explain_run, explain_step
-from stepkeep.operations.services import Known, Lack, Service
-from stepkeep.operations.staffing import judge
-from stepkeep.operations.status import worker_view
+from stepkeep.kernel.machine.rows import Step
+from stepkeep.kernel.machine.states import RUN_TERMINAL, STEP_TERMINAL, RunState, StepState, WorkerState
+from stepkeep.operations.remote.services import Known, Lack, Service
+from stepkeep.operations.runs.causes import FAULTS, Why
+from stepkeep.operations.runs.explain import Scene, explain_run, explain_step
+from stepkeep.operations.runs.staffing import judge
+from stepkeep.operations.runs.status import worker_view
 from stepkeep.store.rows import SlotRow
 from tests.kernel.driver import World
 from tests.kernel.walks import live, world_of

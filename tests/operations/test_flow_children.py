@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import stepkeep as sk
-from stepkeep.operations.children import ChildSweep
+from stepkeep.operations.children.children import ChildSweep
 from stepkeep.worker.flows import keeper
 from tests.operations.test_flow_lines import shape
 from tests.suites import first_on

@@ -11,15 +11,15 @@ import pytest
 from msgspec.structs import replace
 
 import stepkeep as sk
-from stepkeep.kernel.authority import Caller, MembershipKind
-from stepkeep.kernel.decision import Accepted
+from stepkeep.kernel.decide.decision import Accepted
 from stepkeep.kernel.definition import SECOND, Approval, Definition, Level, OnDeadline
 from stepkeep.kernel.errors import Conflict, NotAllowed, StepkeepError
-from stepkeep.kernel.states import RunState, StepState
-from stepkeep.operations import people
-from stepkeep.operations.expire import sweep
-from stepkeep.operations.log import export_run
-from stepkeep.operations.rerun import rerun
+from stepkeep.kernel.machine.states import RunState, StepState
+from stepkeep.kernel.people.authority import Caller, MembershipKind
+from stepkeep.operations.continuation.rerun import rerun
+from stepkeep.operations.logs.log import export_run
+from stepkeep.operations.people import people
+from stepkeep.operations.pipeline.expire import sweep
 from tests.store import people as rows
 from tests.workbench import TENANT, Bench, benches, gate, on, task
 

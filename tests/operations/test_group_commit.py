@@ -8,18 +8,18 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from stepkeep.kernel.authority import Caller
-from stepkeep.kernel.decision import Accepted
+from stepkeep.kernel.decide.decision import Accepted
 from stepkeep.kernel.definition import Approval, Definition, digest_of, encode_definition
 from stepkeep.kernel.errors import Broken, Conflict, InvalidInput, InvariantBroken, NotFound, Unreadable
-from stepkeep.kernel.events import CancelRequested, Event, GateDecided, MessageArrived, StepReported, TimeCame
-from stepkeep.kernel.outcomes import Completed
+from stepkeep.kernel.machine.events import CancelRequested, Event, GateDecided, MessageArrived, StepReported, TimeCame
+from stepkeep.kernel.machine.outcomes import Completed
+from stepkeep.kernel.machine.states import RunState, StepState
+from stepkeep.kernel.people.authority import Caller
 from stepkeep.kernel.plan import queue_specs
-from stepkeep.kernel.states import RunState, StepState
-from stepkeep.operations import batch
-from stepkeep.operations.expire import sweep
-from stepkeep.operations.group_commit import LARGE_BYTES, Submissions
-from stepkeep.operations.start import StartRequest, input_bytes
+from stepkeep.operations.pipeline import batch
+from stepkeep.operations.pipeline.expire import sweep
+from stepkeep.operations.pipeline.group_commit import LARGE_BYTES, Submissions
+from stepkeep.operations.pipeline.start import StartRequest, input_bytes
 from stepkeep.store.change import Payload
 from tests.workbench import ACTOR, NOBODYS, SECOND, TENANT, chain, gate, on, task
 from tests.worker.making import a_plan

@@ -9,7 +9,6 @@ from msgspec.structs import replace
 
 import stepkeep as sk
 from stepkeep.conformance.verify import verify_lines
-from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.definition import (
     UNDO_RETRY,
     Definition,
@@ -21,13 +20,14 @@ from stepkeep.kernel.definition import (
     Undo,
 )
 from stepkeep.kernel.errors import Conflict, InvalidInput
-from stepkeep.kernel.outcomes import Completed, Failed
-from stepkeep.kernel.states import Category, RunState, StepState
-from stepkeep.operations import people
-from stepkeep.operations.diagnosis import explain
-from stepkeep.operations.lines import encode_line
-from stepkeep.operations.log import canonical_machines, export_run
-from stepkeep.operations.views import describe_run
+from stepkeep.kernel.machine.outcomes import Completed, Failed
+from stepkeep.kernel.machine.states import Category, RunState, StepState
+from stepkeep.kernel.people.authority import Caller
+from stepkeep.operations.logs.lines import encode_line
+from stepkeep.operations.logs.log import canonical_machines, export_run
+from stepkeep.operations.people import people
+from stepkeep.operations.runs.diagnosis import explain
+from stepkeep.operations.runs.views import describe_run
 from tests.workbench import TENANT, Bench, on, task
 
 HELD = Definition(

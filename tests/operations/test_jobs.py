@@ -15,8 +15,9 @@ import pytest
 import stepkeep as sk
 from stepkeep.engine import AsyncEngine
 from stepkeep.kernel.errors import ConnectionLost
-from stepkeep.operations import jobs, search
-from stepkeep.operations.jobs import JobSweep
+from stepkeep.operations.continuation import jobs
+from stepkeep.operations.continuation.jobs import JobSweep
+from stepkeep.operations.runs import search
 from stepkeep.store.rows import JobRun
 from tests.suites import first_on
 
@@ -254,7 +255,7 @@ WORKER = """
 import asyncio, os, sys
 from stepkeep.engine import AsyncEngine
 from stepkeep.operations import jobs, search
-from stepkeep.operations.jobs import JobSweep
+from stepkeep.operations.continuation.jobs import JobSweep
 
 jobs.BATCH = 5
 after = int(sys.argv[2])

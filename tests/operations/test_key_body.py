@@ -10,9 +10,9 @@ import msgspec
 import pytest
 
 import stepkeep as sk
-from stepkeep.kernel.authority import Caller
-from stepkeep.operations.publish import Newest
-from stepkeep.operations.start import StartRequest
+from stepkeep.kernel.people.authority import Caller
+from stepkeep.operations.definitions.publish import Newest
+from stepkeep.operations.pipeline.start import StartRequest
 from stepkeep.store.change import IdempotencyKey
 from tests.operations.test_continuations import on
 

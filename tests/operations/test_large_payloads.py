@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 import stepkeep as sk
-from stepkeep.definition.registry import HandlerSpec, Registry
+from stepkeep.definition.python.registry import HandlerSpec, Registry
 from stepkeep.engine import AsyncEngine
-from stepkeep.kernel.payloads import PREFIX
+from stepkeep.kernel.machine.payloads import PREFIX
 from stepkeep.store.change import CHUNK_BYTES
 from tests.rows import every_row
 from tests.store.raw import PostgresRaw, SqliteRaw

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from stepkeep.operations import transact
+from stepkeep.operations.pipeline import transact
 from stepkeep.store.change import Loaded, Propose
 from tests.workbench import Bench, benches, chain, count_calls, on
 

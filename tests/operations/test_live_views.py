@@ -13,8 +13,8 @@ import pytest
 from msgspec.structs import replace
 
 from stepkeep.cli.main import main
-from stepkeep.operations import views
-from stepkeep.operations.transact import Transactor
+from stepkeep.operations.pipeline.transact import Transactor
+from stepkeep.operations.runs import views
 from stepkeep.store.records import WholeRun
 from stepkeep_lab.storecheck.live_views import watch
 from tests.suites import first_on

@@ -21,16 +21,17 @@ from stepkeep.conformance.replay import replay_lines
 from stepkeep.conformance.report import Code
 from stepkeep.conformance.verify import verify_lines
 from stepkeep.dialects.registry import judged
-from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.definition import SECOND, Approval, Definition
 from stepkeep.kernel.errors import InvariantBroken, NotFound, StepkeepError, Unreadable
-from stepkeep.kernel.journal import GENESIS, Cause, Entry, Hop, SealedEntry, seal
-from stepkeep.kernel.states import Category
-from stepkeep.operations import log, workers
-from stepkeep.operations.lines import Scribe, encode_line, unfold
-from stepkeep.operations.log import canonical_machines, export_all, export_run, export_worker
-from stepkeep.operations.log_together import export_together
-from stepkeep.operations.people import cancel, decide_gate, send
+from stepkeep.kernel.machine.journal import GENESIS, Cause, Entry, Hop, SealedEntry, seal
+from stepkeep.kernel.machine.states import Category
+from stepkeep.kernel.people.authority import Caller
+from stepkeep.operations.logs import log
+from stepkeep.operations.logs.lines import Scribe, encode_line, unfold
+from stepkeep.operations.logs.log import canonical_machines, export_all, export_run, export_worker
+from stepkeep.operations.logs.log_together import export_together
+from stepkeep.operations.people.people import cancel, decide_gate, send
+from stepkeep.operations.pipeline import workers
 from stepkeep.store.records import RunFilter
 from tests.conformance.logs import STORIES, log_of, sealed
 from tests.damage import damage

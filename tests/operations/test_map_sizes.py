@@ -13,11 +13,11 @@ from stepkeep.conformance.replay import replay_lines
 from stepkeep.conformance.verify import verify_lines
 from stepkeep.dialects.registry import judged
 from stepkeep.kernel.definition import Definition, Effect, Handler, Map, StepDefinition, Undo
-from stepkeep.kernel.outcomes import Completed, Failed
-from stepkeep.kernel.states import Category, OnFailure, RunState
-from stepkeep.operations.expire import sweep
-from stepkeep.operations.lines import encode_line
-from stepkeep.operations.log import canonical_machines, lines_of
+from stepkeep.kernel.machine.outcomes import Completed, Failed
+from stepkeep.kernel.machine.states import Category, OnFailure, RunState
+from stepkeep.operations.logs.lines import encode_line
+from stepkeep.operations.logs.log import canonical_machines, lines_of
+from stepkeep.operations.pipeline.expire import sweep
 from tests.suites import in_proof
 from tests.workbench import SECOND, TENANT, Bench, on
 

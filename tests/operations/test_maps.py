@@ -11,16 +11,16 @@ import pytest
 import stepkeep as sk
 from stepkeep.conformance.replay import replay_lines
 from stepkeep.conformance.verify import verify_lines
-from stepkeep.definition.native import check_text
+from stepkeep.definition.native.reader import check_text
 from stepkeep.dialects.registry import judged
 from stepkeep.kernel.definition import Definition, Handler, Loop, Map, StepDefinition
-from stepkeep.kernel.outcomes import Completed
-from stepkeep.kernel.states import RunState, StepState
-from stepkeep.operations.diagnosis import explain
-from stepkeep.operations.expire import sweep
-from stepkeep.operations.lines import encode_line
-from stepkeep.operations.log import canonical_machines, lines_of
-from stepkeep.operations.views import describe_run
+from stepkeep.kernel.machine.outcomes import Completed
+from stepkeep.kernel.machine.states import RunState, StepState
+from stepkeep.operations.logs.lines import encode_line
+from stepkeep.operations.logs.log import canonical_machines, lines_of
+from stepkeep.operations.pipeline.expire import sweep
+from stepkeep.operations.runs.diagnosis import explain
+from stepkeep.operations.runs.views import describe_run
 from tests.workbench import SECOND, TENANT, on
 
 undone: list[int] = []

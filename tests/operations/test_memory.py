@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from stepkeep.kernel.decision import Accepted
+from stepkeep.kernel.decide.decision import Accepted
 from stepkeep.kernel.definition import Definition
 from stepkeep.kernel.errors import Fenced
-from stepkeep.kernel.outcomes import Failed
-from stepkeep.kernel.rows import Step
-from stepkeep.kernel.states import Category, RunState, StepState
-from stepkeep.operations.transact import Claim
+from stepkeep.kernel.machine.outcomes import Failed
+from stepkeep.kernel.machine.rows import Step
+from stepkeep.kernel.machine.states import Category, RunState, StepState
+from stepkeep.operations.pipeline.transact import Claim
 from stepkeep.store.change import Lease
 from tests.workbench import SECOND, TENANT, Bench, chain, count_calls, on, report_of, task
 

@@ -10,16 +10,16 @@ import pytest
 from msgspec.structs import replace
 
 import stepkeep as sk
-from stepkeep.definition.registry import HandlerSpec, Registry
-from stepkeep.kernel.authority import Caller
+from stepkeep.definition.python.registry import HandlerSpec, Registry
 from stepkeep.kernel.definition import Definition, Wait
 from stepkeep.kernel.errors import Conflict, Fenced, InvalidInput, NotFound
-from stepkeep.kernel.outcomes import Completed, Waiting
-from stepkeep.kernel.states import RunState, StepState
-from stepkeep.operations.expire import sweep
-from stepkeep.operations.people import MAX_PAYLOAD_BYTES
-from stepkeep.operations.start import start_idle
-from stepkeep.operations.views import describe_run
+from stepkeep.kernel.machine.outcomes import Completed, Waiting
+from stepkeep.kernel.machine.states import RunState, StepState
+from stepkeep.kernel.people.authority import Caller
+from stepkeep.operations.people.people import MAX_PAYLOAD_BYTES
+from stepkeep.operations.pipeline.expire import sweep
+from stepkeep.operations.pipeline.start import start_idle
+from stepkeep.operations.runs.views import describe_run
 from tests.workbench import NOBODYS, SECOND, TENANT, Bench, benches, chain, gate, on, task
 
 PAID = Definition(name="paid", version=1, steps=(gate("wait", wait=Wait(event="paid")), task("ship", 1, ["wait"])))

@@ -12,11 +12,11 @@ import pytest
 import stepkeep as sk
 from stepkeep.engine import AsyncEngine
 from stepkeep.kernel.errors import Conflict, NotFound
-from stepkeep.operations import migrating
-from stepkeep.operations.expire import sweep_timers
-from stepkeep.operations.jobs import JobSweep
-from stepkeep.operations.plans import plan_of
-from stepkeep.operations.slots import SlotSweep
+from stepkeep.operations.continuation import migrating
+from stepkeep.operations.continuation.jobs import JobSweep
+from stepkeep.operations.limits.slots import SlotSweep
+from stepkeep.operations.pipeline.expire import sweep_timers
+from stepkeep.operations.pipeline.plans import plan_of
 
 DONE: list[tuple[str, str]] = []
 

@@ -11,7 +11,7 @@ import pytest
 
 import stepkeep as sk
 from stepkeep.engine import AsyncEngine
-from stepkeep.operations.jobs import JobSweep
+from stepkeep.operations.continuation.jobs import JobSweep
 
 RUNS = 30
 

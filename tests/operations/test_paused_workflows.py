@@ -10,17 +10,17 @@ import pytest
 
 import stepkeep as sk
 from stepkeep.engine import AsyncEngine
-from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.errors import NotFound
-from stepkeep.kernel.journal import open_entry
-from stepkeep.kernel.states import RunState
-from stepkeep.operations.children import ChildSweep
-from stepkeep.operations.diagnosis import explain
-from stepkeep.operations.expire import sweep
-from stepkeep.operations.pauses import list_pauses, pause_workflow, resume_workflow
-from stepkeep.operations.pausing import resume_run
-from stepkeep.operations.start import StartRequest, start_idle
-from stepkeep.operations.status import read_status
+from stepkeep.kernel.machine.journal import open_entry
+from stepkeep.kernel.machine.states import RunState
+from stepkeep.kernel.people.authority import Caller
+from stepkeep.operations.children.children import ChildSweep
+from stepkeep.operations.continuation.pausing import resume_run
+from stepkeep.operations.limits.pauses import list_pauses, pause_workflow, resume_workflow
+from stepkeep.operations.pipeline.expire import sweep
+from stepkeep.operations.pipeline.start import StartRequest, start_idle
+from stepkeep.operations.runs.diagnosis import explain
+from stepkeep.operations.runs.status import read_status
 from tests.operations.test_children import call, flow, only_child
 from tests.workbench import SECOND, TENANT, Bench, benches, chain, on, task
 

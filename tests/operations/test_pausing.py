@@ -5,17 +5,17 @@ from __future__ import annotations
 import pytest
 
 from stepkeep.evidence.collect import collect
-from stepkeep.kernel.authority import Caller
-from stepkeep.kernel.decision import Accepted
+from stepkeep.kernel.decide.decision import Accepted
+from stepkeep.kernel.decide.draft import HELD_BACK
 from stepkeep.kernel.definition import Approval, Definition, Handler, StepDefinition, Undo
-from stepkeep.kernel.draft import HELD_BACK
 from stepkeep.kernel.errors import Conflict
-from stepkeep.kernel.outcomes import Failed
-from stepkeep.kernel.states import Category, OnFailure, RunState, StepState
-from stepkeep.operations.diagnosis import explain, view
-from stepkeep.operations.pauses import pause_claims
-from stepkeep.operations.pausing import pause_run, resume_run
-from stepkeep.operations.views import describe_run
+from stepkeep.kernel.machine.outcomes import Failed
+from stepkeep.kernel.machine.states import Category, OnFailure, RunState, StepState
+from stepkeep.kernel.people.authority import Caller
+from stepkeep.operations.continuation.pausing import pause_run, resume_run
+from stepkeep.operations.limits.pauses import pause_claims
+from stepkeep.operations.runs.diagnosis import explain, view
+from stepkeep.operations.runs.views import describe_run
 from tests.workbench import TENANT, Bench, chain, on, task
 
 GATED = Definition(

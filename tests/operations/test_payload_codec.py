@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import stepkeep as sk
-from stepkeep.definition.registry import HandlerSpec, Registry
+from stepkeep.definition.python.registry import HandlerSpec, Registry
 from stepkeep.engine import AsyncEngine
 from tests.operations.codecs import KeyringCodec
 from tests.rows import every_row, raw_bytes

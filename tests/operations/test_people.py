@@ -10,14 +10,14 @@ import pytest
 from msgspec.structs import replace
 
 from stepkeep.engine import AsyncEngine
-from stepkeep.kernel.authority import Caller
-from stepkeep.kernel.decision import Accepted
+from stepkeep.kernel.decide.decision import Accepted
 from stepkeep.kernel.definition import Approval, Completion, Definition
 from stepkeep.kernel.errors import Conflict, InvalidInput, NotFound
-from stepkeep.kernel.outcomes import Completed
-from stepkeep.kernel.states import RunState, StepState
-from stepkeep.operations import people
-from stepkeep.operations.expire import sweep
+from stepkeep.kernel.machine.outcomes import Completed
+from stepkeep.kernel.machine.states import RunState, StepState
+from stepkeep.kernel.people.authority import Caller
+from stepkeep.operations.people import people
+from stepkeep.operations.pipeline.expire import sweep
 from tests.workbench import NOBODYS, SECOND, TENANT, Bench, benches, chain, gate, on, task
 
 SIGNED = Definition(name="signed", version=1, steps=(gate("sign", approval=Approval()), task("ship", 1, ["sign"])))

@@ -12,12 +12,13 @@ from typing import Any
 
 import pytest
 
-from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.errors import ConnectionLost, QuotaExceeded, StoreError, StoreUnavailable
-from stepkeep.kernel.states import RUN_TERMINAL, RunState
-from stepkeep.operations import jobs, quotas
-from stepkeep.operations.jobs import JobSweep
-from stepkeep.operations.transact import Transactor
+from stepkeep.kernel.machine.states import RUN_TERMINAL, RunState
+from stepkeep.kernel.people.authority import Caller
+from stepkeep.operations.continuation import jobs
+from stepkeep.operations.continuation.jobs import JobSweep
+from stepkeep.operations.people import quotas
+from stepkeep.operations.pipeline.transact import Transactor
 from stepkeep.store.rows import JobAction, JobState, RunOutcome
 from stepkeep_lab.simulation.database import Database, Session
 from stepkeep_lab.simulation.mutation import Edit, Mutant, planted

@@ -9,16 +9,16 @@ import pytest
 from msgspec.structs import replace
 
 from stepkeep.definition.policy import load_policy, publishable_policy
-from stepkeep.kernel.authority import Caller, MembershipKind
 from stepkeep.kernel.definition import Budget, Definition, OnExceeded, PolicyEffect, PolicyRule, Retry, digest_of
 from stepkeep.kernel.errors import InvalidInput, NotFound
-from stepkeep.kernel.journal import open_entry
-from stepkeep.kernel.outcomes import Completed, Failed
-from stepkeep.kernel.states import Category, RunState, StepState
-from stepkeep.operations import live_policies, policies
-from stepkeep.operations.diagnosis import explain
-from stepkeep.operations.live_policies import FRESH_US, LivePolicies
-from stepkeep.operations.views import describe_run
+from stepkeep.kernel.machine.journal import open_entry
+from stepkeep.kernel.machine.outcomes import Completed, Failed
+from stepkeep.kernel.machine.states import Category, RunState, StepState
+from stepkeep.kernel.people.authority import Caller, MembershipKind
+from stepkeep.operations.people import live_policies, policies
+from stepkeep.operations.people.live_policies import FRESH_US, LivePolicies
+from stepkeep.operations.runs.diagnosis import explain
+from stepkeep.operations.runs.views import describe_run
 from stepkeep.store.change import Loaded, StoredPolicy
 from tests.store.people import change, membership, principal
 from tests.workbench import ACTOR, TENANT, Bench, benches, chain, on, task

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from stepkeep.engine import AsyncEngine
-from stepkeep.kernel.authority import Caller, MembershipKind
 from stepkeep.kernel.errors import Conflict, InvalidInput, NotAllowed, NotFound, Unreadable
-from stepkeep.operations.principals import look_alikes
+from stepkeep.kernel.people.authority import Caller, MembershipKind
+from stepkeep.operations.people.principals import look_alikes
 from tests.damage import damage
 
 TENANT = "acme"

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from stepkeep.engine import AsyncEngine
-from stepkeep.kernel.authority import Caller
-from stepkeep.kernel.decision import Accepted
+from stepkeep.kernel.decide.decision import Accepted
 from stepkeep.kernel.errors import Conflict, InvalidInput, NotFound, Quarantined, Unreadable
-from stepkeep.kernel.states import RunState
-from stepkeep.operations.expire import sweep_timers
-from stepkeep.operations.quarantine import quarantine, quarantined, release
-from stepkeep.operations.retention import Policy, prune
+from stepkeep.kernel.machine.states import RunState
+from stepkeep.kernel.people.authority import Caller
+from stepkeep.operations.continuation.quarantine import quarantine, quarantined, release
+from stepkeep.operations.logs.retention import Policy, prune
+from stepkeep.operations.pipeline.expire import sweep_timers
 from tests.damage import damage
 from tests.workbench import NOBODYS, SECOND, TENANT, chain, on
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stepkeep.operations.clock import Clock
+from stepkeep.operations.pipeline.clock import Clock
 
 
 def test_of_several_readings_the_one_that_came_fastest_counts() -> None:

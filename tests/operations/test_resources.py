@@ -7,16 +7,16 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.definition import Amount, Definition
-from stepkeep.kernel.journal import open_entry
-from stepkeep.kernel.outcomes import Released
-from stepkeep.kernel.states import RunState, StepState
-from stepkeep.operations.diagnosis import explain
-from stepkeep.operations.expire import sweep_timers
-from stepkeep.operations.pausing import pause_run, resume_run
-from stepkeep.operations.resources import list_resources, set_pool
-from stepkeep.operations.transact import Claim
+from stepkeep.kernel.machine.journal import open_entry
+from stepkeep.kernel.machine.outcomes import Released
+from stepkeep.kernel.machine.states import RunState, StepState
+from stepkeep.kernel.people.authority import Caller
+from stepkeep.operations.continuation.pausing import pause_run, resume_run
+from stepkeep.operations.limits.resources import list_resources, set_pool
+from stepkeep.operations.pipeline.expire import sweep_timers
+from stepkeep.operations.pipeline.transact import Claim
+from stepkeep.operations.runs.diagnosis import explain
 from tests.workbench import TENANT, Bench, benches, on, task
 
 CALLER = Caller(TENANT, "ann")

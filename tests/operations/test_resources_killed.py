@@ -9,8 +9,8 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from stepkeep.kernel.definition import Definition, Handler, Retry
-from stepkeep.kernel.states import RunState
-from stepkeep.operations.resources import list_resources
+from stepkeep.kernel.machine.states import RunState
+from stepkeep.operations.limits.resources import list_resources
 from tests.store.raw import expire_leases
 from tests.workbench import TENANT, on, task
 

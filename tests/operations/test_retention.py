@@ -22,15 +22,15 @@ from uuid_utils import uuid7
 import stepkeep
 from stepkeep.conformance.archive import verify_archive
 from stepkeep.conformance.report import Code
-from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.definition import Approval, Definition
 from stepkeep.kernel.errors import InvalidInput, NotFound, StoreUnavailable
-from stepkeep.kernel.states import RunState
-from stepkeep.operations.lines import encode_line
-from stepkeep.operations.log import canonical_machines, export_run
-from stepkeep.operations.rerun import rerun
-from stepkeep.operations.retention import Policy, Pruned, first_id_at, prune, require_kept
-from stepkeep.operations.start import StartRequest
+from stepkeep.kernel.machine.states import RunState
+from stepkeep.kernel.people.authority import Caller
+from stepkeep.operations.continuation.rerun import rerun
+from stepkeep.operations.logs.lines import encode_line
+from stepkeep.operations.logs.log import canonical_machines, export_run
+from stepkeep.operations.logs.retention import Policy, Pruned, first_id_at, prune, require_kept
+from stepkeep.operations.pipeline.start import StartRequest
 from stepkeep.store.records import RunFilter
 from tests.workbench import ACTOR, SECOND, TENANT, Bench, benches, chain, gate, on, task
 

@@ -14,15 +14,15 @@ from msgspec.structs import replace
 
 import stepkeep as sk
 from stepkeep.cli.commands.records import verified
-from stepkeep.definition.archive_policy import ArchivePolicy, policy_of
-from stepkeep.definition.native import check_text
+from stepkeep.definition.native.archive_policy import ArchivePolicy, policy_of
+from stepkeep.definition.native.reader import check_text
 from stepkeep.kernel.definition import Definition
 from stepkeep.kernel.errors import Conflict, StoreUnavailable
-from stepkeep.kernel.outcomes import Failed
-from stepkeep.kernel.states import Category, RunState
-from stepkeep.operations.archive import UNFINISHED
-from stepkeep.operations.retention import Policy, prune
-from stepkeep.operations.run_archive import ArchiveSweeper, Swept, archive_run
+from stepkeep.kernel.machine.outcomes import Failed
+from stepkeep.kernel.machine.states import Category, RunState
+from stepkeep.operations.logs.archive import UNFINISHED
+from stepkeep.operations.logs.retention import Policy, prune
+from stepkeep.operations.logs.run_archive import ArchiveSweeper, Swept, archive_run
 from tests.seeds.workstream import task as ws_task
 from tests.seeds.workstream import workstream
 from tests.workbench import TENANT, Bench, benches, on
@@ -97,7 +97,7 @@ import asyncio, os, signal, sys
 from pathlib import Path
 from stepkeep.cli.commands.records import verified
 from stepkeep.operations import run_archive
-from stepkeep.operations.transact import Transactor
+from stepkeep.operations.pipeline.transact import Transactor
 from stepkeep.store.connect import connect
 
 def die(unfinished, place):

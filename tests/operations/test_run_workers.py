@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 import stepkeep as sk
-from stepkeep.definition.registry import HandlerSpec, Registry
+from stepkeep.definition.python.registry import HandlerSpec, Registry
 from stepkeep.engine import AsyncEngine
 from stepkeep.engine.hosted import MOST_RESTING
 from stepkeep.kernel.definition import QueueSpec
 from stepkeep.kernel.errors import ConnectionLost
-from stepkeep.kernel.states import RunState
-from stepkeep.operations.services import Known, Lack, Service
+from stepkeep.kernel.machine.states import RunState
+from stepkeep.operations.remote.services import Known, Lack, Service
 from stepkeep.store.protocol import Store
 from stepkeep.worker.shared import NO_RUN
 from tests.workbench import until
@@ -247,8 +247,8 @@ def test_a_worker_at_rest_is_no_reason_to_expect_that_a_step_is_claimed() -> Non
 
 
 def _row() -> Any:
-    from stepkeep.kernel.rows import Worker
-    from stepkeep.kernel.states import WorkerState
+    from stepkeep.kernel.machine.rows import Worker
+    from stepkeep.kernel.machine.states import WorkerState
 
     return Worker(
         tenant="t",

@@ -10,9 +10,9 @@ import pytest
 from msgspec import UNSET
 
 import stepkeep as sk
-from stepkeep.definition.document import parse_document
-from stepkeep.definition.json_schema import MAX_SCHEMA_BYTES, MAX_SCHEMA_DEPTH
-from stepkeep.definition.native import CheckReport, load_text
+from stepkeep.definition.expressions.json_schema import MAX_SCHEMA_BYTES, MAX_SCHEMA_DEPTH
+from stepkeep.definition.native.reader import CheckReport, load_text
+from stepkeep.definition.text.document import parse_document
 from stepkeep.dialects.registry import examine
 from stepkeep.kernel.definition import Definition, digest_of
 from stepkeep.kernel.errors import Conflict, InvalidInput, NotFound

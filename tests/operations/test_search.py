@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from stepkeep.operations import counting, search
-from stepkeep.operations.search import Terms, search_runs
+from stepkeep.operations.runs import counting, search
+from stepkeep.operations.runs.search import Terms, search_runs
 from stepkeep.store.records import RunFilter, Words
 from tests.workbench import TENANT, chain, on
 

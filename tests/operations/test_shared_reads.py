@@ -11,8 +11,8 @@ import pytest
 import stepkeep as sk
 from stepkeep.engine import AsyncEngine
 from stepkeep.kernel.errors import StoreUnavailable
-from stepkeep.operations.publish import find_plan
-from stepkeep.operations.shared_reads import RecentReads, SharedReads
+from stepkeep.operations.definitions.publish import find_plan
+from stepkeep.operations.pipeline.shared_reads import RecentReads, SharedReads
 from tests.holding import Hold
 
 

@@ -10,13 +10,13 @@ import pytest
 from msgspec.structs import replace
 
 import stepkeep as sk
-from stepkeep.definition.native import load_text
+from stepkeep.definition.native.reader import load_text
 from stepkeep.kernel.definition import Definition, Dependency, StepDefinition, Wait
 from stepkeep.kernel.errors import DefinitionError
-from stepkeep.kernel.states import RunState, StepState
-from stepkeep.operations.diagnosis import explain
-from stepkeep.operations.expire import sweep
-from stepkeep.operations.views import describe_run
+from stepkeep.kernel.machine.states import RunState, StepState
+from stepkeep.operations.pipeline.expire import sweep
+from stepkeep.operations.runs.diagnosis import explain
+from stepkeep.operations.runs.views import describe_run
 from tests.workbench import SECOND, TENANT, on, task
 
 HOUR = 3_600 * SECOND

@@ -8,16 +8,16 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.definition import Definition
 from stepkeep.kernel.errors import InvalidInput, NotFound
-from stepkeep.kernel.journal import open_entry
-from stepkeep.kernel.outcomes import Failed
-from stepkeep.kernel.states import Category, RunState
-from stepkeep.operations.diagnosis import explain
-from stepkeep.operations.pausing import pause_run, resume_run
-from stepkeep.operations.slots import SlotSweep, list_slots, set_limit
-from stepkeep.operations.views import describe_run
+from stepkeep.kernel.machine.journal import open_entry
+from stepkeep.kernel.machine.outcomes import Failed
+from stepkeep.kernel.machine.states import Category, RunState
+from stepkeep.kernel.people.authority import Caller
+from stepkeep.operations.continuation.pausing import pause_run, resume_run
+from stepkeep.operations.limits.slots import SlotSweep, list_slots, set_limit
+from stepkeep.operations.runs.diagnosis import explain
+from stepkeep.operations.runs.views import describe_run
 from stepkeep.store.rows import SlotRow
 from tests.workbench import TENANT, Bench, benches, chain, on
 
@@ -154,7 +154,7 @@ async def test_a_limit_is_a_whole_number_from_1_on(database_url: str, most: Any)
 
 async def test_an_idle_run_takes_its_slot_when_it_is_started(database_url: str) -> None:
     async with on(database_url) as bench:
-        from stepkeep.operations.start import start_idle
+        from stepkeep.operations.pipeline.start import start_idle
 
         idle = await bench.start(limited(1), start_now=False)
         later = await bench.start(limited(1))

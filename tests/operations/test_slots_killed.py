@@ -10,8 +10,8 @@ import pytest
 from msgspec.structs import replace
 
 from stepkeep.kernel.definition import Definition, Handler, Retry
-from stepkeep.kernel.journal import RUN_ENTITY, open_entry
-from stepkeep.kernel.states import RUN_TERMINAL, RunState
+from stepkeep.kernel.machine.journal import RUN_ENTITY, open_entry
+from stepkeep.kernel.machine.states import RUN_TERMINAL, RunState
 from tests.store.raw import expire_leases
 from tests.workbench import TENANT, Bench, on, task
 

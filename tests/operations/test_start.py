@@ -7,13 +7,13 @@ from collections import Counter
 
 import pytest
 
-from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.definition import Definition
 from stepkeep.kernel.errors import Conflict, InvalidInput, KeyReused, NotFound
-from stepkeep.kernel.states import RunState, StepState
-from stepkeep.operations.people import cancel
-from stepkeep.operations.rerun import rerun
-from stepkeep.operations.start import Started, StartRequest, start_idle
+from stepkeep.kernel.machine.states import RunState, StepState
+from stepkeep.kernel.people.authority import Caller
+from stepkeep.operations.continuation.rerun import rerun
+from stepkeep.operations.people.people import cancel
+from stepkeep.operations.pipeline.start import Started, StartRequest, start_idle
 from tests.workbench import ACTOR, NOBODYS, SECOND, TENANT, benches, chain, count_calls, on, task
 
 ONE = chain("one", 1)

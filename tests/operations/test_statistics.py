@@ -7,12 +7,12 @@ import json
 import pytest
 
 import stepkeep as sk
-from stepkeep.definition.native import load_text
+from stepkeep.definition.native.reader import load_text
 from stepkeep.kernel.definition import Definition
 from stepkeep.kernel.errors import InvalidInput
-from stepkeep.operations import statistics
-from stepkeep.operations.causes import SECOND
-from stepkeep.operations.counting import Sample
+from stepkeep.operations.runs import statistics
+from stepkeep.operations.runs.causes import SECOND
+from stepkeep.operations.runs.counting import Sample
 from stepkeep.store.records import RecentRun
 
 STEPS = [{"name": "one", "uses": "statistics.one", "effect": "read", "retry": {"max_attempts": 1}}]

@@ -13,10 +13,10 @@ from stepkeep.conformance.replay import replay_lines
 from stepkeep.conformance.verify import verify_lines
 from stepkeep.dialects.registry import judged
 from stepkeep.kernel.definition import Case, Definition, Handler, StepDefinition, Switch
-from stepkeep.operations.diagnosis import explain
-from stepkeep.operations.lines import encode_line
-from stepkeep.operations.log import canonical_machines, lines_of
-from stepkeep.operations.views import describe_run
+from stepkeep.operations.logs.lines import encode_line
+from stepkeep.operations.logs.log import canonical_machines, lines_of
+from stepkeep.operations.runs.diagnosis import explain
+from stepkeep.operations.runs.views import describe_run
 from tests.workbench import TENANT, on
 
 undone: list[str] = []

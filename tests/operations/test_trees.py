@@ -16,10 +16,10 @@ from stepkeep.conformance.contract import Contract, read_contract
 from stepkeep.conformance.tree import TreeRun, TreeVerdict, judge_tree
 from stepkeep.evidence.verifier import Pack, verify
 from stepkeep.kernel.definition import Budget, Definition, Effect, Map, OnExceeded, encode_definition
-from stepkeep.kernel.outcomes import Completed
-from stepkeep.kernel.states import Category, OnFailure, Rollback, RunState, StepState
-from stepkeep.operations.expire import sweep_timers
-from stepkeep.operations.rollback import rollback_preview
+from stepkeep.kernel.machine.outcomes import Completed
+from stepkeep.kernel.machine.states import Category, OnFailure, Rollback, RunState, StepState
+from stepkeep.operations.continuation.rollback import rollback_preview
+from stepkeep.operations.pipeline.expire import sweep_timers
 from tests.evidence.test_pack import unzipped
 from tests.operations.test_child_rollback import BAD, HOOK, LEAF, ended, parent, sub
 from tests.operations.test_children import call, children, finish, flow, look_after

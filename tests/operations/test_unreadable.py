@@ -10,16 +10,16 @@ import pytest
 from msgspec.structs import replace
 
 from stepkeep.engine import AsyncEngine
-from stepkeep.kernel.decision import Accepted
+from stepkeep.kernel.decide.decision import Accepted
 from stepkeep.kernel.definition import Approval, Definition, Handler
 from stepkeep.kernel.errors import NotFound, Unreadable
-from stepkeep.kernel.events import GateDecided, TimeCame
-from stepkeep.kernel.states import RUN_TERMINAL, RunState
-from stepkeep.operations import search
-from stepkeep.operations.expire import sweep_timers
-from stepkeep.operations.retention import Policy, prune
-from stepkeep.operations.search import Terms, search_runs
-from stepkeep.operations.waiting import RunWaiter
+from stepkeep.kernel.machine.events import GateDecided, TimeCame
+from stepkeep.kernel.machine.states import RUN_TERMINAL, RunState
+from stepkeep.operations.logs.retention import Policy, prune
+from stepkeep.operations.pipeline.expire import sweep_timers
+from stepkeep.operations.runs import search
+from stepkeep.operations.runs.search import Terms, search_runs
+from stepkeep.operations.runs.waiting import RunWaiter
 from stepkeep.store.change import Lease
 from stepkeep.store.records import RunFilter, Words
 from tests.damage import damage

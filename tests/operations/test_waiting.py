@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 import stepkeep as sk
-from stepkeep.definition.registry import HandlerSpec, Registry
+from stepkeep.definition.python.registry import HandlerSpec, Registry
 from stepkeep.engine import AsyncEngine
 from stepkeep.kernel.errors import NotFound, StoreUnavailable
-from stepkeep.operations.waiting import RunWaiter
+from stepkeep.operations.runs.waiting import RunWaiter
 from stepkeep.store.protocol import RUNS_SETTLED, Notification
 from tests.workbench import NOBODYS, results_of, until
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.errors import Conflict, InvalidInput, NotFound
-from stepkeep.operations import withdrawn
+from stepkeep.kernel.people.authority import Caller
+from stepkeep.operations.definitions import withdrawn
 from stepkeep.operations.settings import SettingKind, revisions
 from stepkeep.operations.triggers import manage
 from tests.databases import migrated_file

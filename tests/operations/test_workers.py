@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from stepkeep.kernel.states import WorkerState
-from stepkeep.operations import workers
+from stepkeep.kernel.machine.states import WorkerState
+from stepkeep.operations.pipeline import workers
 from tests.workbench import TENANT, on
 
 

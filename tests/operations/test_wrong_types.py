@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 import stepkeep as sk
-from stepkeep.definition.python import Workflow
-from stepkeep.definition.registry import HandlerSpec, Registry
+from stepkeep.definition.python.registry import HandlerSpec, Registry
+from stepkeep.definition.python.workflow import Workflow
 from stepkeep.engine import AsyncEngine, Engine
 from stepkeep.operations.access import OPERATIONS
 from tests.suites import some

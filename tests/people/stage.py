@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 import stepkeep as sk
-from stepkeep.definition.registry import HandlerSpec, Registry
+from stepkeep.definition.python.registry import HandlerSpec, Registry
 from stepkeep.engine import AsyncEngine
 from stepkeep.kernel.errors import Refused
-from stepkeep.kernel.rows import Vote
+from stepkeep.kernel.machine.rows import Vote
 from stepkeep.operations.access import Scope
 
 TENANT = "acme"

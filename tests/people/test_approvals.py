@@ -10,7 +10,7 @@ import pytest
 
 import stepkeep as sk
 from stepkeep.kernel.errors import InvalidInput, NotAllowed
-from stepkeep.operations.expire import sweep
+from stepkeep.operations.pipeline.expire import sweep
 from tests.people.stage import HOUR, PAYOUT, TOKENS, Stage, handlers
 
 TOLD = sk.Workflow("told")

@@ -10,7 +10,7 @@ import pytest
 import stepkeep as sk
 from stepkeep.engine import AsyncEngine
 from stepkeep.kernel.errors import Conflict
-from stepkeep.operations.people import Decided
+from stepkeep.operations.people.people import Decided
 from tests.people.stage import TENANT, Stage, handlers
 from tests.suites import in_proof
 

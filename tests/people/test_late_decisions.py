@@ -13,7 +13,7 @@ import pytest
 import stepkeep as sk
 from stepkeep.evidence.verifier import Pack, verify
 from stepkeep.kernel.errors import Conflict
-from stepkeep.operations.expire import sweep
+from stepkeep.operations.pipeline.expire import sweep
 from stepkeep_lab.simulation.mutants import MUTANTS
 from stepkeep_lab.simulation.mutation import planted
 from tests.people.stage import HOUR, Stage

@@ -8,7 +8,7 @@ import zipfile
 
 import stepkeep as sk
 from stepkeep.evidence.verifier import Pack, verify
-from stepkeep.operations.expire import sweep
+from stepkeep.operations.pipeline.expire import sweep
 from tests.people.stage import HOUR, SECOND, Stage, later
 
 ONE = sk.Workflow("one")

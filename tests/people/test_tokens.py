@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 import stepkeep as sk
-from stepkeep.definition.registry import HandlerSpec, Registry
+from stepkeep.definition.python.registry import HandlerSpec, Registry
 from stepkeep.engine import AsyncEngine
 from stepkeep.kernel.errors import Conflict, Refused, TokenExpired, TokenUsed, WrongToken
-from stepkeep.operations.expire import sweep
-from stepkeep.operations.people import Completed
+from stepkeep.operations.people.people import Completed
+from stepkeep.operations.pipeline.expire import sweep
 from tests.people.stage import HOUR, TENANT, TOKENS, Stage, handlers
 
 TWO = sk.Workflow("two", registry=handlers())

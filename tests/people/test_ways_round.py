@@ -11,13 +11,13 @@ import msgspec
 import pytest
 
 import stepkeep as sk
-from stepkeep.definition.registry import HandlerSpec
+from stepkeep.definition.python.registry import HandlerSpec
 from stepkeep.engine import AsyncEngine
-from stepkeep.kernel.decision import MOST_REQUESTERS, asked_json, asked_names, check_requesters, requesters_of
+from stepkeep.kernel.decide.decision import MOST_REQUESTERS, asked_json, asked_names, check_requesters, requesters_of
 from stepkeep.kernel.errors import InvalidInput, NotAllowed
 from stepkeep.operations import access
 from stepkeep.operations.access import parse_key
-from stepkeep.operations.expire import sweep
+from stepkeep.operations.pipeline.expire import sweep
 from stepkeep.operations.triggers.sweep import TriggerSweep
 from tests.people.stage import HOUR, PAYOUT, SECOND, TENANT, Stage, handlers, later
 

@@ -18,16 +18,16 @@ import httpx2
 import stepkeep as sk
 from stepkeep.api.browsers import CSRF
 from stepkeep.client.async_client import AsyncClient
-from stepkeep.definition.registry import HandlerSpec, Registry
+from stepkeep.definition.python.registry import HandlerSpec, Registry
 from stepkeep.engine import AsyncEngine
 from stepkeep.kernel.errors import NotAllowed
 from stepkeep.operations.access import Scope
-from stepkeep.operations.children import ChildSweep
-from stepkeep.operations.jobs import JobSweep
+from stepkeep.operations.children.children import ChildSweep
+from stepkeep.operations.continuation.jobs import JobSweep
 from stepkeep.operations.triggers.events import consume
 from stepkeep.operations.triggers.sweep import TriggerSweep
 from stepkeep.sinks.interface import SinkContext
-from stepkeep.worker.relay import Relay
+from stepkeep.worker.chores.relay import Relay
 from tests.api.stage import Stage as Service
 
 TENANT = "acme"

@@ -16,10 +16,10 @@ import pytest
 
 import stepkeep as sk
 from stepkeep.client import AsyncClient, Client
-from stepkeep.definition.registry import HandlerSpec, Registry
+from stepkeep.definition.python.registry import HandlerSpec, Registry
 from stepkeep.engine import AsyncEngine
 from stepkeep.kernel.errors import Conflict, DefinitionError, InvalidInput, KeyReused, NotAllowed, NotFound, Unreachable
-from stepkeep.operations.quotas import Quotas
+from stepkeep.operations.people.quotas import Quotas
 from tests.service import TENANT, make_key, serving
 
 OTHERWISE = {"publish", "start", "run", "send", "certify"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from stepkeep.kernel.outcomes import (
+from stepkeep.kernel.machine.outcomes import (
     Completed,
     Emitted,
     Failed,
@@ -15,9 +15,9 @@ from stepkeep.kernel.outcomes import (
     TimedOut,
     Waiting,
 )
-from stepkeep.kernel.states import Category, ErrorClass
-from stepkeep.operations.proposed_steps import Proposed
-from stepkeep.operations.work_outcomes import KINDS, outcome_json, outcome_of
+from stepkeep.kernel.machine.states import Category, ErrorClass
+from stepkeep.operations.remote.proposed_steps import Proposed
+from stepkeep.operations.remote.work_outcomes import KINDS, outcome_json, outcome_of
 
 OUTCOMES: tuple[Outcome, ...] = (
     Completed(output=b'{"a":1}', token="0" * 64, cost=b'{"usd":1}', emit=(Emitted("told", b"[1]"),)),

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from stepkeep.definition import calls
-from stepkeep.operations import remote_work
-from stepkeep.operations.recorded_calls import CallReader
-from stepkeep.operations.remote_work import RemoteWork
-from stepkeep.operations.work_state import WorkState
+from stepkeep.definition.python import calls
+from stepkeep.operations.remote import remote_work
+from stepkeep.operations.remote.recorded_calls import CallReader
+from stepkeep.operations.remote.remote_work import RemoteWork
+from stepkeep.operations.remote.work_state import WorkState
 from tests.databases import migrated_file
 from tests.remote import test_remote_flows as flows
 from tests.remote import test_remote_worker as suite

@@ -12,10 +12,10 @@ import msgspec
 import pytest
 
 import stepkeep as sk
-from stepkeep.definition.calls import digest_of
-from stepkeep.definition.handlers import registry_of
-from stepkeep.kernel.rows import OutboxEntry
-from stepkeep.operations.recorded_calls import PAGE_BYTES
+from stepkeep.definition.python.calls import digest_of
+from stepkeep.definition.python.handlers import registry_of
+from stepkeep.kernel.machine.rows import OutboxEntry
+from stepkeep.operations.remote.recorded_calls import PAGE_BYTES
 from stepkeep.worker.settings import Settings
 from tests.api.stage import TENANT, Stage, on, told
 from tests.remote import flows

@@ -12,7 +12,7 @@ import httpx2
 import pytest
 
 import stepkeep as sk
-from stepkeep.definition.registry import HandlerSpec, Registry
+from stepkeep.definition.python.registry import HandlerSpec, Registry
 from stepkeep.kernel.errors import NotAllowed
 from stepkeep.worker.loop import Worker
 from stepkeep.worker.remote.start import remote_worker

@@ -11,11 +11,11 @@ import pytest
 from msgspec.structs import replace
 
 import stepkeep as sk
-from stepkeep.definition.registry import HandlerSpec, Registry
+from stepkeep.definition.python.registry import HandlerSpec, Registry
 from stepkeep.engine import AsyncEngine
-from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.errors import InvalidInput, NotAllowed
-from stepkeep.operations.people_journal import Change, record
+from stepkeep.kernel.people.authority import Caller
+from stepkeep.operations.people.people_journal import Change, record
 from tests.api.stage import TENANT, Stage, on, told
 from tests.remote.test_remote_worker import Plain, ended, start, working
 

@@ -9,21 +9,21 @@ from typing import Any, Self
 from tests.seeds import stage
 from tests.workbench import ACTOR, TENANT
 
-from stepkeep.definition.document import parse_document
-from stepkeep.definition.native import CheckReport
+from stepkeep.definition.native.reader import CheckReport
 from stepkeep.definition.policy import publishable_policy
-from stepkeep.definition.registry import Registry
+from stepkeep.definition.python.registry import Registry
+from stepkeep.definition.text.document import parse_document
 from stepkeep.dialects.action.front import FRONT
 from stepkeep.dialects.action.machine import JUDGED
 from stepkeep.dialects.action.signal import read_signal
-from stepkeep.kernel.authority import Caller
-from stepkeep.kernel.decision import Accepted
+from stepkeep.kernel.decide.decision import Accepted
 from stepkeep.kernel.definition import Definition
-from stepkeep.kernel.outcomes import Completed
-from stepkeep.kernel.states import Category
-from stepkeep.operations import people
-from stepkeep.operations.people import token_hash
-from stepkeep.operations.policies import publish_policy
+from stepkeep.kernel.machine.outcomes import Completed
+from stepkeep.kernel.machine.states import Category
+from stepkeep.kernel.people.authority import Caller
+from stepkeep.operations.people import people
+from stepkeep.operations.people.people import token_hash
+from stepkeep.operations.people.policies import publish_policy
 
 Doc = dict[str, Any]
 TOKEN = "a token that was handed out"

@@ -13,19 +13,19 @@ from tests.workbench import ACTOR, TENANT, Bench, benches
 
 from stepkeep.conformance.replay import replay_lines
 from stepkeep.conformance.verify import verify_lines
-from stepkeep.definition.document import parse_document
-from stepkeep.definition.native import CheckReport
-from stepkeep.definition.registry import Registry
+from stepkeep.definition.native.reader import CheckReport
+from stepkeep.definition.python.registry import Registry
+from stepkeep.definition.text.document import parse_document
 from stepkeep.dialects.dialect import Judged
 from stepkeep.dialects.registry import dialect, judged
-from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.definition import Definition
-from stepkeep.kernel.outcomes import Failed
-from stepkeep.kernel.states import Category
-from stepkeep.operations import people
-from stepkeep.operations.expire import sweep
-from stepkeep.operations.log import canonical_machines, export_run
-from stepkeep.operations.projected import describe_run_as
+from stepkeep.kernel.machine.outcomes import Failed
+from stepkeep.kernel.machine.states import Category
+from stepkeep.kernel.people.authority import Caller
+from stepkeep.operations.logs.log import canonical_machines, export_run
+from stepkeep.operations.people import people
+from stepkeep.operations.pipeline.expire import sweep
+from stepkeep.operations.runs.projected import describe_run_as
 
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"
 

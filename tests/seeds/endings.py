@@ -15,7 +15,7 @@ import msgspec
 import pytest
 from tests.kernel.driver import TOKEN, World, allowing, gate, work
 
-from stepkeep.definition.compiled_policy import CompiledPolicy, PolicyDocument
+from stepkeep.definition.expressions.compiled_policy import CompiledPolicy, PolicyDocument
 from stepkeep.kernel.definition import (
     SECOND,
     Approval,
@@ -29,9 +29,9 @@ from stepkeep.kernel.definition import (
     Rule,
 )
 from stepkeep.kernel.errors import Conflict, TokenExpired, TokenUsed, WrongToken
-from stepkeep.kernel.events import ManualOutcome
-from stepkeep.kernel.outcomes import Completed, Failed, RulesFailed
-from stepkeep.kernel.states import Category, StepState
+from stepkeep.kernel.machine.events import ManualOutcome
+from stepkeep.kernel.machine.outcomes import Completed, Failed, RulesFailed
+from stepkeep.kernel.machine.states import Category, StepState
 
 HOUR = 3_600 * SECOND
 RULES = (Rule(expression="true"),)

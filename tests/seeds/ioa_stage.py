@@ -9,16 +9,16 @@ from typing import Any, Self
 from tests.seeds import stage
 from tests.workbench import ACTOR, TENANT
 
-from stepkeep.definition.document import parse_document
-from stepkeep.definition.native import CheckReport
-from stepkeep.definition.registry import Registry
+from stepkeep.definition.native.reader import CheckReport
+from stepkeep.definition.python.registry import Registry
+from stepkeep.definition.text.document import parse_document
 from stepkeep.dialects.ioa.front import FRONT
 from stepkeep.dialects.ioa.machine import JUDGED
-from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.definition import Definition
-from stepkeep.kernel.outcomes import Completed
-from stepkeep.kernel.states import Category
-from stepkeep.operations.start import start_idle
+from stepkeep.kernel.machine.outcomes import Completed
+from stepkeep.kernel.machine.states import Category
+from stepkeep.kernel.people.authority import Caller
+from stepkeep.operations.pipeline.start import start_idle
 
 HEAD = """\
 apiVersion: ioa.dev/v0.2

@@ -15,16 +15,16 @@ from tests.workbench import ACTOR, SECOND, TENANT, Bench, benches
 
 from stepkeep.conformance.replay import replay_lines
 from stepkeep.dialects.dialect import Judged
-from stepkeep.kernel.authority import Caller
-from stepkeep.kernel.decision import Accepted
+from stepkeep.kernel.decide.decision import Accepted
 from stepkeep.kernel.definition import Definition
-from stepkeep.kernel.outcomes import Completed, Failed, Outcome, TimedOut
-from stepkeep.kernel.states import Category, ErrorClass
-from stepkeep.operations import people
-from stepkeep.operations.expire import sweep
-from stepkeep.operations.lines import encode_line
-from stepkeep.operations.projected import describe_run_as, dialect_log
-from stepkeep.operations.transact import Claim
+from stepkeep.kernel.machine.outcomes import Completed, Failed, Outcome, TimedOut
+from stepkeep.kernel.machine.states import Category, ErrorClass
+from stepkeep.kernel.people.authority import Caller
+from stepkeep.operations.logs.lines import encode_line
+from stepkeep.operations.people import people
+from stepkeep.operations.pipeline.expire import sweep
+from stepkeep.operations.pipeline.transact import Claim
+from stepkeep.operations.runs.projected import describe_run_as, dialect_log
 
 S = TypeVar("S", bound="Stage")
 T = TypeVar("T")

@@ -12,9 +12,9 @@ from tests.seeds.ioa_stage import accepted, check, resource, workflow
 from tests.seeds.schema_check import errors_of
 from tests.suites import drawn, in_proof
 
-from stepkeep.definition.document import parse_document
 from stepkeep.definition.findings import LOAD_IT
-from stepkeep.definition.registry import HandlerSpec, Registry
+from stepkeep.definition.python.registry import HandlerSpec, Registry
+from stepkeep.definition.text.document import parse_document
 from stepkeep.dialects.ioa.front import FRONT
 from stepkeep.dialects.registry import dialect, recognise
 from stepkeep.kernel.definition import (
@@ -33,7 +33,7 @@ from stepkeep.kernel.definition import (
     decode_definition,
     encode_definition,
 )
-from stepkeep.kernel.states import Category, OnFailure, StepState
+from stepkeep.kernel.machine.states import Category, OnFailure, StepState
 
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"
 MINUTE = 60 * SECOND

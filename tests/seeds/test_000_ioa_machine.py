@@ -17,7 +17,7 @@ from tests.kernel.driver import World
 from stepkeep.dialects.ioa.machine import JUDGED, RUN, STEP
 from stepkeep.dialects.machine import Extension
 from stepkeep.dialects.projection import Seen, Shown
-from stepkeep.kernel.journal import RUN_ENTITY
+from stepkeep.kernel.machine.journal import RUN_ENTITY
 
 # fmt: off
 TABLE = {

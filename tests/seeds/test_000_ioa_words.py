@@ -15,13 +15,13 @@ from tests.seeds.ioa_stage import Stage, stage_on
 import stepkeep as sk
 from stepkeep.cli.main import main
 from stepkeep.definition.apps import load_app
-from stepkeep.definition.registry import Registry, default_registry
+from stepkeep.definition.python.registry import Registry, default_registry
 from stepkeep.dialects.ioa.story import latency
 from stepkeep.dialects.registry import load_file
 from stepkeep.kernel.definition import Definition
-from stepkeep.kernel.outcomes import Failed
-from stepkeep.kernel.states import Category
-from stepkeep.operations.projected import list_runs_as
+from stepkeep.kernel.machine.outcomes import Failed
+from stepkeep.kernel.machine.states import Category
+from stepkeep.operations.runs.projected import list_runs_as
 from stepkeep.store.records import RunFilter
 
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"

@@ -11,12 +11,12 @@ from tests.seeds.chained import FLAKY, HOPELESS, accepted, cancel, decide, later
 from tests.workbench import SECOND, TENANT, Bench, report_of
 
 from stepkeep.dialects.run.machine import JUDGED, RUN, STEP
-from stepkeep.kernel.decision import Accepted
+from stepkeep.kernel.decide.decision import Accepted
 from stepkeep.kernel.errors import Conflict, Fenced
-from stepkeep.kernel.events import StepClaimed
-from stepkeep.kernel.outcomes import Completed, TimedOut
+from stepkeep.kernel.machine.events import StepClaimed
+from stepkeep.kernel.machine.outcomes import Completed, TimedOut
+from stepkeep.kernel.machine.states import AttemptState, Category, StepState
 from stepkeep.kernel.plan import NO_QUEUE
-from stepkeep.kernel.states import AttemptState, Category, StepState
 
 STATUSES = ("PENDING", "RUNNING", "WAITING_APPROVAL", "SUCCEEDED", "FAILED", "CANCELED")
 

@@ -35,8 +35,8 @@ from tests.seeds.chained import (
 from tests.workbench import SECOND
 
 from stepkeep.definition.findings import LOAD_IT
-from stepkeep.definition.handlers import load_app
-from stepkeep.definition.registry import HandlerSpec, Registry
+from stepkeep.definition.python.handlers import load_app
+from stepkeep.definition.python.registry import HandlerSpec, Registry
 from stepkeep.dialects.chains import WORD_RULE, distinct
 from stepkeep.dialects.registry import check_file, dialect, recognise
 from stepkeep.dialects.run.front import FRONT
@@ -44,9 +44,9 @@ from stepkeep.dialects.run.machine import JUDGED
 from stepkeep.engine import AsyncEngine
 from stepkeep.kernel.definition import Backoff, Dependency, Handler
 from stepkeep.kernel.errors import KeyReused, NotFound
-from stepkeep.kernel.outcomes import Completed
-from stepkeep.kernel.states import RETRIED_BY_DEFAULT, OnFailure, RunState, StepState
-from stepkeep.operations.log import export_run
+from stepkeep.kernel.machine.outcomes import Completed
+from stepkeep.kernel.machine.states import RETRIED_BY_DEFAULT, OnFailure, RunState, StepState
+from stepkeep.operations.logs.log import export_run
 
 DEFAULT = """
 template: default
@@ -490,7 +490,7 @@ async def test_a_native_run_can_be_read_in_these_words(url: str) -> None:
     """
 
     async with on(url) as bench:
-        from stepkeep.definition.native import load_text
+        from stepkeep.definition.native.reader import load_text
 
         run_id = await bench.start(load_text(text, "m.json"), b'{"go": false}')
         await bench.work_off()

@@ -14,13 +14,13 @@ from tests.workbench import ACTOR, SECOND, TENANT, Bench, benches
 
 from stepkeep.dialects.linear.machine import JUDGED, RUN, STEP
 from stepkeep.engine import AsyncEngine
-from stepkeep.kernel.authority import Caller
-from stepkeep.kernel.decision import Accepted
+from stepkeep.kernel.decide.decision import Accepted
 from stepkeep.kernel.errors import Conflict, Fenced
-from stepkeep.kernel.events import StepClaimed
-from stepkeep.kernel.outcomes import Completed, Emitted, Failed, Waiting
-from stepkeep.kernel.states import Category
-from stepkeep.operations.start import start_idle
+from stepkeep.kernel.machine.events import StepClaimed
+from stepkeep.kernel.machine.outcomes import Completed, Emitted, Failed, Waiting
+from stepkeep.kernel.machine.states import Category
+from stepkeep.kernel.people.authority import Caller
+from stepkeep.operations.pipeline.start import start_idle
 
 INSTANCE_TABLE = {(None, "RUNNING"), ("RUNNING", "COMPLETED"), ("RUNNING", "FAILED")}
 
@@ -487,7 +487,7 @@ async def test_a_run_that_is_cancelled_before_its_start_is_first_seen_canceled(u
 
 async def test_gates_and_skips_of_other_formats_are_extensions(url: str) -> None:
     """What a linear workflow cannot say, it can still be shown."""
-    from stepkeep.definition.native import load_text
+    from stepkeep.definition.native.reader import load_text
 
     text = """
         {"workflow": "mixed", "steps": [

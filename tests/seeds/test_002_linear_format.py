@@ -32,8 +32,8 @@ from tests.seeds.chained import (
 from tests.workbench import SECOND
 
 from stepkeep.definition.findings import LOAD_IT
-from stepkeep.definition.handlers import load_app
-from stepkeep.definition.registry import HandlerSpec, Registry
+from stepkeep.definition.python.handlers import load_app
+from stepkeep.definition.python.registry import HandlerSpec, Registry
 from stepkeep.dialects.chains import WORD_RULE
 from stepkeep.dialects.linear.front import FRONT
 from stepkeep.dialects.linear.machine import JUDGED
@@ -41,9 +41,9 @@ from stepkeep.dialects.registry import check_file, dialect, recognise
 from stepkeep.engine import AsyncEngine
 from stepkeep.kernel.definition import Backoff, Dependency, Handler
 from stepkeep.kernel.errors import Problem
-from stepkeep.kernel.outcomes import Waiting
-from stepkeep.kernel.states import RETRIED_BY_DEFAULT, OnFailure, RunState, StepState
-from stepkeep.operations.expire import sweep
+from stepkeep.kernel.machine.outcomes import Waiting
+from stepkeep.kernel.machine.states import RETRIED_BY_DEFAULT, OnFailure, RunState, StepState
+from stepkeep.operations.pipeline.expire import sweep
 
 ORDER = """
 workflowType: order.process

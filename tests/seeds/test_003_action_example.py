@@ -11,13 +11,13 @@ import pytest
 
 from stepkeep import AsyncEngine
 from stepkeep.conformance.replay import replay_lines
-from stepkeep.definition.handlers import load_app
-from stepkeep.definition.registry import HandlerSpec, Registry, default_registry
+from stepkeep.definition.python.handlers import load_app
+from stepkeep.definition.python.registry import HandlerSpec, Registry, default_registry
 from stepkeep.dialects.action.machine import JUDGED
 from stepkeep.dialects.registry import load_file
-from stepkeep.kernel.states import RunState
-from stepkeep.operations.lines import encode_line
-from stepkeep.operations.projected import describe_run_as, dialect_log
+from stepkeep.kernel.machine.states import RunState
+from stepkeep.operations.logs.lines import encode_line
+from stepkeep.operations.runs.projected import describe_run_as, dialect_log
 from stepkeep.worker.context import Context
 
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"

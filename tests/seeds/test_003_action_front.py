@@ -13,9 +13,9 @@ from msgspec import UNSET
 from tests.seeds.action_stage import Doc, action, built, check, compensated, document, sequence, side_effect
 from tests.suites import drawn, in_proof
 
-from stepkeep.definition.document import parse_document
-from stepkeep.definition.handlers import load_app
-from stepkeep.definition.registry import HandlerSpec, Registry, default_registry
+from stepkeep.definition.python.handlers import load_app
+from stepkeep.definition.python.registry import HandlerSpec, Registry, default_registry
+from stepkeep.definition.text.document import parse_document
 from stepkeep.dialects import registry
 from stepkeep.dialects.action.front import FRONT
 from stepkeep.dialects.action.written import Action, Capability, Compensation, RetryPolicy, Safety, WorkflowV1
@@ -33,7 +33,7 @@ from stepkeep.kernel.definition import (
     decode_definition,
     encode_definition,
 )
-from stepkeep.kernel.states import RETRIED_BY_DEFAULT, Category, ErrorClass, OnFailure, StepState
+from stepkeep.kernel.machine.states import RETRIED_BY_DEFAULT, Category, ErrorClass, OnFailure, StepState
 
 ACTION = registry.dialect("action")
 

@@ -14,7 +14,7 @@ from tests.workbench import ACTOR, TENANT, chain
 
 from stepkeep.dialects.action.evidence import hash_of, verify_evidence
 from stepkeep.kernel.errors import Conflict
-from stepkeep.operations.projected import list_runs_as
+from stepkeep.operations.runs.projected import list_runs_as
 from stepkeep.store.records import RunFilter
 
 SECTION_5 = {"runId", "actionId", "attempt", "startedAtIso", "endedAtIso", "outcome", "correlationId"}

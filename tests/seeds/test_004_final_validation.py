@@ -13,16 +13,16 @@ from tests.workbench import TENANT
 from stepkeep.definition.policy import publishable_policy
 from stepkeep.dialects.workstream.machine import FINAL_STEPS, JUDGED
 from stepkeep.dialects.workstream.repository import OWN_STEPS
-from stepkeep.kernel.adoption import ContinuationKind
-from stepkeep.kernel.authority import Caller
+from stepkeep.kernel.composition.adoption import ContinuationKind
 from stepkeep.kernel.definition import Definition, Handler
-from stepkeep.kernel.outcomes import Failed
-from stepkeep.kernel.states import Category
-from stepkeep.operations import policies
-from stepkeep.operations.going_on import ContinuationOptions, continue_run
-from stepkeep.operations.pausing import pause_run, resume_run
-from stepkeep.operations.people import cancel, decide_hold
-from stepkeep.operations.start import Starter
+from stepkeep.kernel.machine.outcomes import Failed
+from stepkeep.kernel.machine.states import Category
+from stepkeep.kernel.people.authority import Caller
+from stepkeep.operations.continuation.going_on import ContinuationOptions, continue_run
+from stepkeep.operations.continuation.pausing import pause_run, resume_run
+from stepkeep.operations.people import policies
+from stepkeep.operations.people.people import cancel, decide_hold
+from stepkeep.operations.pipeline.start import Starter
 
 CONFLICT = Failed(category=Category.CONFLICT, error="conflicts in a.txt")
 RULE = {"validation_rules": {"post_execution": ["${{ steps.build.output.exit_code == 0 }}"]}}

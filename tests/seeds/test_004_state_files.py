@@ -10,10 +10,10 @@ import pytest
 from tests.seeds.workstream import Floor, on_floor, task, workstream
 from tests.workbench import TENANT
 
-from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.errors import InvalidInput
-from stepkeep.operations.people import cancel
-from stepkeep.operations.state_export import Exported, StateFolder, _back_up
+from stepkeep.kernel.people.authority import Caller
+from stepkeep.operations.logs.state_export import Exported, StateFolder, _back_up
+from stepkeep.operations.people.people import cancel
 
 THREE = workstream(task("build"), task("test", "build"), task("ship", "test"))
 COPIES = ("metrics.json", "logs/ws-001/build.log")

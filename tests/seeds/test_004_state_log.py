@@ -15,8 +15,9 @@ from tests.workbench import TENANT
 
 from stepkeep.conformance.validate import main
 from stepkeep.kernel.errors import InvalidInput
-from stepkeep.operations import state_log, workers
-from stepkeep.operations.state_export import StateFolder
+from stepkeep.operations.logs import state_log
+from stepkeep.operations.logs.state_export import StateFolder
+from stepkeep.operations.pipeline import workers
 
 TWO = workstream(task("build"), task("test", "build"))
 LOG, CURSOR = "transitions.jsonl", ".transitions.json"

@@ -23,12 +23,12 @@ from tests.seeds.workstream import (
 )
 from tests.workbench import SECOND, TENANT
 
-from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.errors import Fenced
-from stepkeep.kernel.outcomes import Failed, Released, TimedOut
-from stepkeep.kernel.states import Category
-from stepkeep.operations.people import cancel
-from stepkeep.operations.start import start_idle
+from stepkeep.kernel.machine.outcomes import Failed, Released, TimedOut
+from stepkeep.kernel.machine.states import Category
+from stepkeep.kernel.people.authority import Caller
+from stepkeep.operations.people.people import cancel
+from stepkeep.operations.pipeline.start import start_idle
 
 
 @pytest.fixture

@@ -15,8 +15,8 @@ from tests.suites import drawn
 from stepkeep.dialects.projection import Seen
 from stepkeep.dialects.workstream.derivation import TASK_ENDED, TaskView, agrees, derive_workstream_state
 from stepkeep.dialects.workstream.machine import JUDGED
-from stepkeep.kernel.journal import RUN_ENTITY
-from stepkeep.kernel.states import RUN_TERMINAL, RunState
+from stepkeep.kernel.machine.journal import RUN_ENTITY
+from stepkeep.kernel.machine.states import RUN_TERMINAL, RunState
 
 T = TaskView
 CRITICAL = T("failed", critical=True)

@@ -15,7 +15,7 @@ from stepkeep.dialects.registry import check_file, dialect, names, recognise
 from stepkeep.dialects.workstream.front import FRONT
 from stepkeep.dialects.workstream.written import split_command
 from stepkeep.kernel.definition import Backoff, Command, Definition, decode_definition, encode_definition
-from stepkeep.kernel.states import Category, OnFailure, StepState
+from stepkeep.kernel.machine.states import Category, OnFailure, StepState
 
 WORKSTREAM = dialect("workstream")
 
@@ -272,8 +272,8 @@ def test_the_dialect_is_found_by_name_and_by_content() -> None:
 
 
 def test_the_example_is_correct_and_fits_the_published_schema() -> None:
-    from stepkeep.definition.document import read_document
-    from stepkeep.definition.json_schema import Shape
+    from stepkeep.definition.expressions.json_schema import Shape
+    from stepkeep.definition.text.document import read_document
 
     path = ROOT / "examples" / "workstream.yaml"
     report = check_file(path)

@@ -16,9 +16,9 @@ from tests.worker.bed import Bed, bed_on
 
 from stepkeep.dialects.workstream.named_rules import BROUGHT, NAMED_RULES
 from stepkeep.kernel.definition import SECOND, Command, Rule, decode_definition, encode_definition
-from stepkeep.kernel.states import Category, RunState, StepState
-from stepkeep.operations.log import export_run
-from stepkeep.operations.projected import describe_run_as
+from stepkeep.kernel.machine.states import Category, RunState, StepState
+from stepkeep.operations.logs.log import export_run
+from stepkeep.operations.runs.projected import describe_run_as
 
 
 # -- what is written becomes -------------------------------------------------------------------------------------------

@@ -10,14 +10,14 @@ import pytest
 from tests.seeds.workstream import BROKEN, RULE, judged, on_floor, task, workstream
 
 from stepkeep.cli.main import main
-from stepkeep.definition.registry import Registry
+from stepkeep.definition.python.registry import Registry
 from stepkeep.dialects.workstream.planning import critical_path, stages_of, topological_order
 from stepkeep.dialects.workstream.words import WORDS
 from stepkeep.engine import AsyncEngine
-from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.definition import Approval, Definition, Handler, StepDefinition
-from stepkeep.operations.log import export_run
-from stepkeep.operations.people import decide_gate
+from stepkeep.kernel.people.authority import Caller
+from stepkeep.operations.logs.log import export_run
+from stepkeep.operations.people.people import decide_gate
 from stepkeep.worker.settings import Settings
 
 ROOT = Path(__file__).parent.parent.parent

@@ -14,18 +14,18 @@ from tests.workbench import SECOND, TENANT
 
 from stepkeep.conformance.replay import replay_lines
 from stepkeep.conformance.validate import validate
-from stepkeep.definition.registry import Registry
-from stepkeep.definition.rule_words import has_word
+from stepkeep.definition.native.rule_words import has_word
+from stepkeep.definition.python.registry import Registry
 from stepkeep.dialects.workstream.machine import JUDGED
 from stepkeep.kernel.errors import Fenced, InvalidInput
-from stepkeep.kernel.rows import Worker as Row
-from stepkeep.kernel.states import RUN_TERMINAL, StepState, WorkerState
-from stepkeep.kernel.tables import WorkerTrigger
+from stepkeep.kernel.machine.rows import Worker as Row
+from stepkeep.kernel.machine.states import RUN_TERMINAL, StepState, WorkerState
+from stepkeep.kernel.machine.tables import WorkerTrigger
 from stepkeep.kernel.workers import move_worker
-from stepkeep.operations import workers
-from stepkeep.operations.expire import sweep
-from stepkeep.operations.lines import encode_line
-from stepkeep.operations.log_together import export_together
+from stepkeep.operations.logs.lines import encode_line
+from stepkeep.operations.logs.log_together import export_together
+from stepkeep.operations.pipeline import workers
+from stepkeep.operations.pipeline.expire import sweep
 from stepkeep.worker.executors.command import CommandPolicy
 from stepkeep.worker.loop import Worker
 from stepkeep.worker.settings import Settings

@@ -21,14 +21,14 @@ from tests.suites import in_proof
 from tests.worker.bed import TENANT, Bed, bed_on
 from tests.worker.repositories import calls, change_main, commit, files_of, git, killer, make_repository, refs_of
 
-from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.definition import Definition
 from stepkeep.kernel.errors import Conflict
-from stepkeep.kernel.rows import is_exhausted
-from stepkeep.kernel.states import RunState, StepState
-from stepkeep.operations.log import export_run
-from stepkeep.operations.people import decide_hold
-from stepkeep.operations.projected import describe_run_as
+from stepkeep.kernel.machine.rows import is_exhausted
+from stepkeep.kernel.machine.states import RunState, StepState
+from stepkeep.kernel.people.authority import Caller
+from stepkeep.operations.logs.log import export_run
+from stepkeep.operations.people.people import decide_hold
+from stepkeep.operations.runs.projected import describe_run_as
 
 ROOT = Path(__file__).parents[2]
 
@@ -258,8 +258,8 @@ async def test_runs_on_one_repository_do_not_disturb_each_other(database_url: st
 # -- kill -9 ---------------------------------------------------------------------------------------------------------
 SERVE = """
 import asyncio, sys
-from stepkeep.definition.registry import Registry
-from stepkeep.operations.transact import Transactor
+from stepkeep.definition.python.registry import Registry
+from stepkeep.operations.pipeline.transact import Transactor
 from stepkeep.store.connect import connect
 from stepkeep.worker.loop import Worker
 from tests.worker.bed import QUICK

@@ -17,17 +17,17 @@ from msgspec.structs import replace
 from tests.workbench import ACTOR, TENANT, Bench, chain, on
 
 from stepkeep.dialects.registry import check_file, load_file
-from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.definition import Approval, PolicyEffect, PolicyRule
 from stepkeep.kernel.errors import NotAllowed
+from stepkeep.kernel.people.authority import Caller
 from stepkeep.network.allowing import AllowList
-from stepkeep.operations import interventions
-from stepkeep.operations.dialect_folds import dialect_events
-from stepkeep.operations.plans import plan_for
-from stepkeep.operations.projected import describe_run_as
+from stepkeep.operations.delivery.dialect_folds import dialect_events
+from stepkeep.operations.people import interventions
+from stepkeep.operations.pipeline.plans import plan_for
+from stepkeep.operations.runs.projected import describe_run_as
 from stepkeep.sinks.event import OutgoingEvent
 from stepkeep.sinks.interface import PUBLIC, SinkContext
-from stepkeep.worker.relay import Relay
+from stepkeep.worker.chores.relay import Relay
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 MANDATORY = {

@@ -19,7 +19,7 @@ from stepkeep.dialects import registry
 from stepkeep.dialects.dialect import Judged
 from stepkeep.dialects.machine import Extension
 from stepkeep.dialects.projection import RunView, Seen
-from stepkeep.kernel.journal import RUN_ENTITY
+from stepkeep.kernel.machine.journal import RUN_ENTITY
 
 
 @cache

@@ -20,14 +20,14 @@ from stepkeep.conformance.replay import replay_lines
 from stepkeep.conformance.verify import verify_lines
 from stepkeep.definition.policy import publishable_policy
 from stepkeep.dialects import registry
-from stepkeep.kernel.authority import Caller, MembershipKind
 from stepkeep.kernel.definition import Definition
 from stepkeep.kernel.errors import NotAllowed
-from stepkeep.kernel.states import RunState, StepState
-from stepkeep.operations import policies
-from stepkeep.operations.expire import sweep
-from stepkeep.operations.lines import encode_line
-from stepkeep.operations.log import canonical_machines, export_run
+from stepkeep.kernel.machine.states import RunState, StepState
+from stepkeep.kernel.people.authority import Caller, MembershipKind
+from stepkeep.operations.logs.lines import encode_line
+from stepkeep.operations.logs.log import canonical_machines, export_run
+from stepkeep.operations.people import policies
+from stepkeep.operations.pipeline.expire import sweep
 
 S, HOUR = StepState, 3_600 * SECOND
 EXAMPLES = Path(__file__).parents[2] / "examples" / "policies"

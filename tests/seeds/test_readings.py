@@ -8,12 +8,12 @@ from tests.seeds import action_stage, ioa_stage
 from tests.seeds.action_stage import action, document
 from tests.workbench import TENANT, on, task
 
-from stepkeep.definition.attempts_bound import attempts_bound
-from stepkeep.definition.retry import Retry
+from stepkeep.definition.native.attempts_bound import attempts_bound
+from stepkeep.definition.python.retry import Retry
 from stepkeep.kernel.definition import SECOND, Definition, Handler
 from stepkeep.kernel.errors import Conflict, Fenced, InvalidInput
-from stepkeep.kernel.outcomes import Failed
-from stepkeep.kernel.states import Category, RunState
+from stepkeep.kernel.machine.outcomes import Failed
+from stepkeep.kernel.machine.states import Category, RunState
 
 MANUAL = {"completionMode": "ManualOnly", "completionDeadlineMs": 60_000}
 

@@ -10,18 +10,18 @@ from typing import Any
 from tests.workbench import SECOND, TENANT, Bench, benches
 
 from stepkeep.conformance.replay import replay_lines
-from stepkeep.definition.document import parse_document
-from stepkeep.definition.native import CheckReport
+from stepkeep.definition.native.reader import CheckReport
+from stepkeep.definition.text.document import parse_document
 from stepkeep.dialects.workstream.front import FRONT
 from stepkeep.dialects.workstream.machine import JUDGED
-from stepkeep.kernel.decision import Accepted
+from stepkeep.kernel.decide.decision import Accepted
 from stepkeep.kernel.definition import Definition
-from stepkeep.kernel.outcomes import Failed, Outcome, RulesFailed, RulesPassed
-from stepkeep.kernel.states import Category
-from stepkeep.operations.expire import sweep
-from stepkeep.operations.log import export_run, export_worker
-from stepkeep.operations.projected import describe_run_as
-from stepkeep.operations.transact import Claim
+from stepkeep.kernel.machine.outcomes import Failed, Outcome, RulesFailed, RulesPassed
+from stepkeep.kernel.machine.states import Category
+from stepkeep.operations.logs.log import export_run, export_worker
+from stepkeep.operations.pipeline.expire import sweep
+from stepkeep.operations.pipeline.transact import Claim
+from stepkeep.operations.runs.projected import describe_run_as
 
 Line = dict[str, Any]
 

@@ -10,7 +10,7 @@ import pytest
 
 import stepkeep as sk
 from stepkeep.cli.main import main
-from stepkeep.definition.native import load_text
+from stepkeep.definition.native.reader import load_text
 from stepkeep.kernel.definition import Definition, SubWorkflow
 from stepkeep.simulate import children
 from stepkeep.simulate.findings import Kind

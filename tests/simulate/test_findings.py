@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from stepkeep.definition.native import load_text
+from stepkeep.definition.native.reader import load_text
 from stepkeep.dialects.registry import load_file
 from stepkeep.simulate.findings import Finding, Kind
 from stepkeep.simulate.report import simulate

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from stepkeep.definition.native import load_text
+from stepkeep.definition.native.reader import load_text
 from stepkeep.dialects.registry import load_file
 from stepkeep.kernel.definition import SECOND, Definition, Dependency, Effect, Handler, StepDefinition, Undo
-from stepkeep.kernel.states import OnFailure, Rollback, RunState, StepState
+from stepkeep.kernel.machine.states import OnFailure, Rollback, RunState, StepState
 from stepkeep.simulate.endings import Ending
 from stepkeep.simulate.findings import Kind
 from stepkeep.simulate.report import MAX_PATHS, Report, simulate

@@ -6,7 +6,7 @@ import pytest
 from tests.store.values import a_run, key, moved, new_run, want, writes
 
 from stepkeep.kernel.errors import Contended, StoreUnavailable
-from stepkeep.kernel.rows import Run
+from stepkeep.kernel.machine.rows import Run
 from stepkeep.store.change import RunChange, Write
 from stepkeep_lab.simulation.database import Database
 from stepkeep_lab.simulation.locks import Locks, Owner

@@ -5,8 +5,8 @@ import inspect
 
 import pytest
 
-from stepkeep.kernel import execution
-from stepkeep.kernel.retry import may_retry_lost
+from stepkeep.kernel.decide import execution
+from stepkeep.kernel.decide.retry import may_retry_lost
 from stepkeep_lab.simulation.campaign import MUTANT_SEEDS, hunt, run_campaign
 from stepkeep_lab.simulation.mutants import MUTANTS
 from stepkeep_lab.simulation.mutation import Edit, Misfit, Mutant, planted

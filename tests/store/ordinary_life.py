@@ -18,25 +18,29 @@ from tests.store.values import TENANT as VALUES_TENANT
 from tests.workbench import ACTOR, SECOND, TENANT, Bench, benches, chain, gate, report_of, task
 
 from stepkeep.definition.policy import publishable_policy
-from stepkeep.kernel.adoption import ContinuationKind
-from stepkeep.kernel.authority import Caller, MembershipKind
+from stepkeep.kernel.composition.adoption import ContinuationKind
 from stepkeep.kernel.definition import Approval, Budget, Definition, Handler, StepDefinition, SubWorkflow, Undo, Wait
-from stepkeep.kernel.outcomes import Completed, Emitted, Failed, Outcome, Waiting
-from stepkeep.kernel.states import Category, OnFailure, RunState
+from stepkeep.kernel.machine.outcomes import Completed, Emitted, Failed, Outcome, Waiting
+from stepkeep.kernel.machine.states import Category, OnFailure, RunState
+from stepkeep.kernel.people.authority import Caller, MembershipKind
 from stepkeep.kernel.triggers import Ending, Overlap, Schedule, TriggerKind, TriggerSpec
-from stepkeep.operations import jobs, people, policies, sinks, views, workers
-from stepkeep.operations.children import ChildSweep
-from stepkeep.operations.expire import sweep
-from stepkeep.operations.going_on import ContinuationOptions, continue_run
-from stepkeep.operations.jobs import JobSweep
-from stepkeep.operations.live_policies import LivePolicies
-from stepkeep.operations.log import export_run, export_worker
-from stepkeep.operations.rerun import rerun
-from stepkeep.operations.resources import list_resources
-from stepkeep.operations.retention import Policy, prune
-from stepkeep.operations.slots import SlotSweep, list_slots
-from stepkeep.operations.start import StartRequest, start_idle
-from stepkeep.operations.transact import Claim
+from stepkeep.operations.children.children import ChildSweep
+from stepkeep.operations.continuation import jobs
+from stepkeep.operations.continuation.going_on import ContinuationOptions, continue_run
+from stepkeep.operations.continuation.jobs import JobSweep
+from stepkeep.operations.continuation.rerun import rerun
+from stepkeep.operations.delivery import sinks
+from stepkeep.operations.limits.resources import list_resources
+from stepkeep.operations.limits.slots import SlotSweep, list_slots
+from stepkeep.operations.logs.log import export_run, export_worker
+from stepkeep.operations.logs.retention import Policy, prune
+from stepkeep.operations.people import people, policies
+from stepkeep.operations.people.live_policies import LivePolicies
+from stepkeep.operations.pipeline import workers
+from stepkeep.operations.pipeline.expire import sweep
+from stepkeep.operations.pipeline.start import StartRequest, start_idle
+from stepkeep.operations.pipeline.transact import Claim
+from stepkeep.operations.runs import views
 from stepkeep.operations.triggers import manage
 from stepkeep.operations.triggers.sweep import TriggerSweep
 from stepkeep.schedules.moments import checked

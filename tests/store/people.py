@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 from tests.store.values import TENANT
 
-from stepkeep.kernel.authority import MembershipKind
+from stepkeep.kernel.people.authority import MembershipKind
 from stepkeep.store.principals import (
     ApiKey,
     DelegationRow,

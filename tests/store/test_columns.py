@@ -11,8 +11,8 @@ import asyncpg
 import msgspec
 import pytest
 
-from stepkeep.kernel.journal import SealedEntry
-from stepkeep.kernel.rows import (
+from stepkeep.kernel.machine.journal import SealedEntry
+from stepkeep.kernel.machine.rows import (
     HOT_OF_RUN,
     HOT_OF_STEP,
     Attempt,

@@ -7,9 +7,9 @@ from msgspec.structs import replace
 from tests.store.people import audited, change, principal
 from tests.store.values import TENANT
 
-from stepkeep.kernel.bounds import LAST_MOMENT
 from stepkeep.kernel.errors import InvalidInput
-from stepkeep.operations.audit import verify_chain
+from stepkeep.kernel.machine.bounds import LAST_MOMENT
+from stepkeep.operations.people.audit import verify_chain
 from stepkeep.store.protocol import Store
 from stepkeep.store.rows import AuditFilter, Outcome
 

@@ -36,11 +36,11 @@ from tests.store.values import (
 )
 
 from stepkeep.definition import bounds as written
-from stepkeep.kernel.bounds import BIGINT, INT, LAST_MOMENT, LAST_SEQ, MAX_PRIORITY, MAX_VERSION, PLACES
 from stepkeep.kernel.errors import InvalidInput
-from stepkeep.kernel.journal import SealedEntry
-from stepkeep.kernel.rows import Run, Step
-from stepkeep.kernel.states import RunState, StepState
+from stepkeep.kernel.machine.bounds import BIGINT, INT, LAST_MOMENT, LAST_SEQ, MAX_PRIORITY, MAX_VERSION, PLACES
+from stepkeep.kernel.machine.journal import SealedEntry
+from stepkeep.kernel.machine.rows import Run, Step
+from stepkeep.kernel.machine.states import RunState, StepState
 from stepkeep.store.bounds import INTEGERS
 from stepkeep.store.change import Basis, Lease, NewRun, Write
 from stepkeep.store.protocol import Store

@@ -29,8 +29,8 @@ from tests.store.values import (
 )
 
 from stepkeep.kernel.errors import Conflict, Contended, InvariantBroken
-from stepkeep.kernel.rows import Attempt
-from stepkeep.kernel.states import AttemptState, RunState, StepState
+from stepkeep.kernel.machine.rows import Attempt
+from stepkeep.kernel.machine.states import AttemptState, RunState, StepState
 from stepkeep.store.change import Decide, IdempotencyKey, Loaded, More, NewRun, Write
 from stepkeep.store.protocol import Store
 

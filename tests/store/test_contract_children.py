@@ -12,8 +12,8 @@ from msgspec.structs import replace
 from tests.store.values import TENANT, a_step, new_run, run_id, save
 
 from stepkeep.kernel.errors import Conflict
-from stepkeep.kernel.rows import Attempt, Child, ChildMode, ChildState, ChildTodo, Notice, Recall
-from stepkeep.kernel.states import AttemptState, Category, RunState
+from stepkeep.kernel.machine.rows import Attempt, Child, ChildMode, ChildState, ChildTodo, Notice, Recall
+from stepkeep.kernel.machine.states import AttemptState, Category, RunState
 from stepkeep.store.change import Loaded, More, Want, Write
 from stepkeep.store.connect import connect
 from stepkeep.store.protocol import Store

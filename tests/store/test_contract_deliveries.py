@@ -23,8 +23,8 @@ from tests.store.values import (
 )
 
 from stepkeep.kernel.errors import InvalidInput
-from stepkeep.kernel.rows import OutboxEntry, Run
-from stepkeep.kernel.states import RunState
+from stepkeep.kernel.machine.rows import OutboxEntry, Run
+from stepkeep.kernel.machine.states import RunState
 from stepkeep.store.bounds import INTEGERS
 from stepkeep.store.change import Basis, Loaded, RunChange, Write
 from stepkeep.store.deliveries import (

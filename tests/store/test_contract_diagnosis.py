@@ -3,9 +3,9 @@
 from msgspec.structs import replace
 from tests.store.values import SECOND, TENANT, a_run, a_step, a_worker, an_entry, new_run, run_id, save
 
-from stepkeep.kernel.draft import HELD_BACK
-from stepkeep.kernel.rows import Attempt
-from stepkeep.kernel.states import AttemptState, Category, RunState, StepState, StopCause, WorkerState
+from stepkeep.kernel.decide.draft import HELD_BACK
+from stepkeep.kernel.machine.rows import Attempt
+from stepkeep.kernel.machine.states import AttemptState, Category, RunState, StepState, StopCause, WorkerState
 from stepkeep.store.change import Write
 from stepkeep.store.protocol import Store
 from stepkeep.store.records import FIRST_ID, Backlog, Evidence, RecentAttempt, RecentRun

@@ -5,7 +5,7 @@ from msgspec.structs import replace
 from tests.store.values import TENANT, a_run, a_step, finished, key, moved, new_run, run_id, save, want, writes
 
 from stepkeep.kernel.errors import StoreError
-from stepkeep.kernel.rows import Gate, GateChange, Vote
+from stepkeep.kernel.machine.rows import Gate, GateChange, Vote
 from stepkeep.store.change import Write
 from stepkeep.store.protocol import Store
 

@@ -32,14 +32,14 @@ from tests.store.values import (
 )
 from tests.workbench import Bench, task
 
-from stepkeep.kernel.decision import Accepted
+from stepkeep.kernel.decide.decision import Accepted
 from stepkeep.kernel.definition import Definition, Flow, Handler, StepDefinition, Then, Undo
 from stepkeep.kernel.errors import StoreError
-from stepkeep.kernel.outcomes import Added, Completed, Failed, NewCall, Suspended
+from stepkeep.kernel.machine.outcomes import Added, Completed, Failed, NewCall, Suspended
+from stepkeep.kernel.machine.rows import Called, Edge, Grown, Note, Read, Step
+from stepkeep.kernel.machine.states import Category, OnFailure, RunState, StepState
 from stepkeep.kernel.plan import Plan, written_template
-from stepkeep.kernel.rows import Called, Edge, Grown, Note, Read, Step
-from stepkeep.kernel.states import Category, OnFailure, RunState, StepState
-from stepkeep.operations.transact import Claim, Transactor
+from stepkeep.operations.pipeline.transact import Claim, Transactor
 from stepkeep.store.change import Write
 from stepkeep.store.protocol import Store
 from stepkeep_lab.storecheck import bench

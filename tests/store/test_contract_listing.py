@@ -5,7 +5,7 @@ from typing import Any
 
 from tests.store.values import TENANT, a_run, details, new_run, run_id, save
 
-from stepkeep.kernel.states import RUN_TERMINAL, RunState
+from stepkeep.kernel.machine.states import RUN_TERMINAL, RunState
 from stepkeep.store.change import NewRun
 from stepkeep.store.listing import LIVE, TAKES, TROUBLED, finder
 from stepkeep.store.protocol import Store

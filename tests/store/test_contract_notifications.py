@@ -24,7 +24,7 @@ from tests.store.values import (
 )
 
 from stepkeep.kernel.errors import Refused
-from stepkeep.kernel.states import RunState, StopCause
+from stepkeep.kernel.machine.states import RunState, StopCause
 from stepkeep.store.change import Loaded, Write
 from stepkeep.store.protocol import RUNS_SETTLED, RUNS_STOPPED, Store
 from stepkeep.store.records import RunStatus

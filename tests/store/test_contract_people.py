@@ -11,9 +11,9 @@ from msgspec.structs import replace
 from tests.store.people import change, delegation, key, membership, principal, session
 from tests.store.values import TENANT, new_run, ready, save, want
 
-from stepkeep.kernel.authority import Authority, Caller, KeyUsed, MembershipKind
 from stepkeep.kernel.errors import Contended, InvalidInput, InvariantBroken
-from stepkeep.kernel.journal import chain
+from stepkeep.kernel.machine.journal import chain
+from stepkeep.kernel.people.authority import Authority, Caller, KeyUsed, MembershipKind
 from stepkeep.store.bounds import INTEGERS
 from stepkeep.store.change import Loaded, More, Write
 from stepkeep.store.principals import (

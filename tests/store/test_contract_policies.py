@@ -8,8 +8,8 @@ import pytest
 from tests.store.values import TENANT, a_run, details, moved, new_run, ready, run_id, save, want, writes
 
 from stepkeep.kernel.errors import Contended, InvalidInput
-from stepkeep.kernel.rows import Attempt
-from stepkeep.kernel.states import AttemptState
+from stepkeep.kernel.machine.rows import Attempt
+from stepkeep.kernel.machine.states import AttemptState
 from stepkeep.store.change import Loaded, More, Spent, StoredPolicy, Write
 from stepkeep.store.protocol import Store
 

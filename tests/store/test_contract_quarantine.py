@@ -24,7 +24,7 @@ from tests.store.values import (
 )
 
 from stepkeep.kernel.errors import Contended, Quarantined
-from stepkeep.kernel.states import RunState
+from stepkeep.kernel.machine.states import RunState
 from stepkeep.store.change import Basis, Lease, Loaded, Propose, Write
 from stepkeep.store.protocol import Store
 from stepkeep.store.records import FinishedFilter

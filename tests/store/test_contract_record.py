@@ -26,8 +26,8 @@ from tests.store.values import (
 )
 
 from stepkeep.kernel.errors import Contended
-from stepkeep.kernel.rows import Attempt, Note, OutboxEntry, Run, Step
-from stepkeep.kernel.states import AttemptState, StepState
+from stepkeep.kernel.machine.rows import Attempt, Note, OutboxEntry, Run, Step
+from stepkeep.kernel.machine.states import AttemptState, StepState
 from stepkeep.store.change import Basis, Loaded, NewRun, Write
 from stepkeep.store.protocol import Store
 

@@ -10,7 +10,7 @@ from tests.store.test_contract_retention import ended
 from tests.store.values import TENANT, a_run, key, new_run, ready, run_id, running, save, settled, want, writes
 
 from stepkeep.kernel.errors import StepkeepError
-from stepkeep.kernel.rows import Step
+from stepkeep.kernel.machine.rows import Step
 from stepkeep.store.change import Loaded, More, Write
 from stepkeep.store.protocol import Store
 from stepkeep.store.rows import HoldRow, ResourceWaiter

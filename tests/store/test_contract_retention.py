@@ -21,8 +21,8 @@ from tests.store.values import (
     writes,
 )
 
-from stepkeep.kernel.rows import OutboxEntry
-from stepkeep.kernel.states import RUN_TERMINAL, RunState
+from stepkeep.kernel.machine.rows import OutboxEntry
+from stepkeep.kernel.machine.states import RUN_TERMINAL, RunState
 from stepkeep.store.change import IdempotencyKey, Loaded, More, NewRun, Write
 from stepkeep.store.protocol import Store
 from stepkeep.store.records import FinishedFilter, RunRecord, WholeRun

@@ -24,7 +24,7 @@ from tests.store.values import (
 )
 
 from stepkeep.kernel.definition import Approval, QueueSpec, Wait
-from stepkeep.kernel.rows import (
+from stepkeep.kernel.machine.rows import (
     Adopted,
     Attempt,
     Ballot,
@@ -39,7 +39,7 @@ from stepkeep.kernel.rows import (
     Run,
     Step,
 )
-from stepkeep.kernel.states import (
+from stepkeep.kernel.machine.states import (
     AttemptState,
     Category,
     OnFailure,

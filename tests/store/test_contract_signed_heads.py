@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 from tests.store.values import TENANT, a_run, new_run, run_id, save
 
-from stepkeep.kernel.states import RunState
+from stepkeep.kernel.machine.states import RunState
 from stepkeep.store.protocol import Store
 from stepkeep.store.records import FIRST_ID, SignedHead, UnsignedHead
 

@@ -10,7 +10,7 @@ from tests.store.test_contract_retention import ended
 from tests.store.values import TENANT, a_run, finished, key, new_run, run_id, save, want, writes
 
 from stepkeep.kernel.errors import Contended
-from stepkeep.kernel.states import RunState
+from stepkeep.kernel.machine.states import RunState
 from stepkeep.store.change import Loaded, More, NewRun, Write
 from stepkeep.store.protocol import Store
 from stepkeep.store.rows import SlotGrant, SlotRow

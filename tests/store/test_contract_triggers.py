@@ -11,7 +11,7 @@ from tests.store.triggers import backfill, firing, locked, trigger, write_trigge
 from tests.store.values import TENANT, a_run, an_entry, details, new_run, run_id
 
 from stepkeep.kernel.errors import Contended, InvalidInput, InvariantBroken
-from stepkeep.kernel.states import RunState
+from stepkeep.kernel.machine.states import RunState
 from stepkeep.kernel.triggers import TriggerKind
 from stepkeep.store.bounds import INTEGERS
 from stepkeep.store.change import Loaded, More, RunChange, Want, Write

@@ -23,8 +23,8 @@ from tests.store.values import (
     writes,
 )
 
-from stepkeep.kernel.rows import Note, Run, Step
-from stepkeep.kernel.states import RunState, StepState, StopCause
+from stepkeep.kernel.machine.rows import Note, Run, Step
+from stepkeep.kernel.machine.states import RunState, StepState, StopCause
 from stepkeep.store.change import Lease, Loaded, Propose, Renewed, RunKey, Write
 from stepkeep.store.protocol import Store
 from stepkeep.store.records import Due

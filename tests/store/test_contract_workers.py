@@ -5,7 +5,7 @@ from msgspec.structs import replace
 from tests.store.values import SECOND, TENANT, a_worker, an_entry
 
 from stepkeep.kernel.errors import Contended, InvariantBroken
-from stepkeep.kernel.states import WorkerState
+from stepkeep.kernel.machine.states import WorkerState
 from stepkeep.store.protocol import Store
 from stepkeep.store.records import WorkerChange
 

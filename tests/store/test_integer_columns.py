@@ -3,7 +3,7 @@
 import pytest
 from tests.store.raw import Raw
 
-from stepkeep.kernel.bounds import BIGINT, INT, LAST_MOMENT, LAST_SEQ
+from stepkeep.kernel.machine.bounds import BIGINT, INT, LAST_MOMENT, LAST_SEQ
 from stepkeep.store.bounds import INTEGERS
 from stepkeep.store.protocol import Store
 

@@ -22,8 +22,7 @@ from msgspec.structs import replace
 from tests.suites import in_proof
 from tests.workbench import ACTOR, SECOND, TENANT, Bench, gate, report_of, task
 
-from stepkeep.kernel.authority import Caller
-from stepkeep.kernel.decision import Claimer
+from stepkeep.kernel.decide.decision import Claimer
 from stepkeep.kernel.definition import (
     Approval,
     Completion,
@@ -35,14 +34,25 @@ from stepkeep.kernel.definition import (
     Undo,
     Wait,
 )
-from stepkeep.kernel.outcomes import Completed, Emitted, Failed, Outcome, Released, RulesFailed, RulesPassed, Waiting
-from stepkeep.kernel.rows import Run, Step, Worker
-from stepkeep.kernel.states import Category, OnFailure, RunState, StepState
-from stepkeep.operations import people, start, workers
-from stepkeep.operations.expire import sweep
-from stepkeep.operations.rerun import rerun
-from stepkeep.operations.start import StartRequest, start_idle
-from stepkeep.operations.transact import Claim, Transactor
+from stepkeep.kernel.machine.outcomes import (
+    Completed,
+    Emitted,
+    Failed,
+    Outcome,
+    Released,
+    RulesFailed,
+    RulesPassed,
+    Waiting,
+)
+from stepkeep.kernel.machine.rows import Run, Step, Worker
+from stepkeep.kernel.machine.states import Category, OnFailure, RunState, StepState
+from stepkeep.kernel.people.authority import Caller
+from stepkeep.operations.continuation.rerun import rerun
+from stepkeep.operations.people import people
+from stepkeep.operations.pipeline import start, workers
+from stepkeep.operations.pipeline.expire import sweep
+from stepkeep.operations.pipeline.start import StartRequest, start_idle
+from stepkeep.operations.pipeline.transact import Claim, Transactor
 from stepkeep.store.change import Lease, Renewed, StoredDefinition
 from stepkeep.store.connect import connect
 from stepkeep.store.protocol import Store

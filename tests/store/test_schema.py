@@ -22,7 +22,7 @@ from tests.store.values import (
     writes,
 )
 
-from stepkeep.kernel.states import (
+from stepkeep.kernel.machine.states import (
     ATTEMPT_TERMINAL,
     RUN_TERMINAL,
     STEP_TERMINAL,

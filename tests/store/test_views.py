@@ -13,10 +13,10 @@ import msgspec
 import pytest
 from tests.store.raw import Raw
 
-from stepkeep.definition.registry import HandlerSpec, Registry
+from stepkeep.definition.python.registry import HandlerSpec, Registry
 from stepkeep.engine import AsyncEngine
 from stepkeep.kernel.definition import Definition, Dependency, Handler, Retry, StepDefinition, Undo
-from stepkeep.kernel.states import OnFailure
+from stepkeep.kernel.machine.states import OnFailure
 
 PAGE = Path(__file__).parents[2] / "docs" / "databases.md"
 VIEWS = ("run_view", "step_view", "attempt_view", "journal_view", "worker_view")

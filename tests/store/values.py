@@ -5,9 +5,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from stepkeep.kernel.journal import Cause, Entry, Hop, SealedEntry, seal
-from stepkeep.kernel.rows import Details, Message, Run, Step, Worker
-from stepkeep.kernel.states import RunState, StepState, StopCause, WorkerState
+from stepkeep.kernel.machine.journal import Cause, Entry, Hop, SealedEntry, seal
+from stepkeep.kernel.machine.rows import Details, Message, Run, Step, Worker
+from stepkeep.kernel.machine.states import RunState, StepState, StopCause, WorkerState
 from stepkeep.store.change import Decide, Loaded, More, NewRun, RunChange, RunKey, Want, Write
 from stepkeep.store.listing import TROUBLED
 from stepkeep.store.protocol import Store

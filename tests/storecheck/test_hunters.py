@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from stepkeep.kernel.rows import Run
-from stepkeep.kernel.states import RunState
+from stepkeep.kernel.machine.rows import Run
+from stepkeep.kernel.machine.states import RunState
 from stepkeep_lab.postgres import PostgresServer
 from stepkeep_lab.storecheck.adoption_mutants import ADOPTION_MUTANTS
 from stepkeep_lab.storecheck.composition_mutants import COMPOSITION_MUTANTS

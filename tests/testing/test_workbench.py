@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import stepkeep as sk
-from stepkeep.definition.registry import HandlerSpec
+from stepkeep.definition.python.registry import HandlerSpec
 from stepkeep.testing import LOSES_WORKER, TIMES_OUT, Workbench
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -412,7 +412,7 @@ def test_a_handler_that_nobody_has_is_named(bench: Workbench) -> None:
 
 
 async def _native(text: str) -> Any:
-    from stepkeep.definition.native import load_text
+    from stepkeep.definition.native.reader import load_text
 
     return load_text(text, "w.yaml")
 

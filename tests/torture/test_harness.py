@@ -12,13 +12,13 @@ from typing import cast
 import asyncpg
 import pytest
 
-from stepkeep.kernel.authority import Caller
-from stepkeep.kernel.decision import Claimer
+from stepkeep.kernel.decide.decision import Claimer
 from stepkeep.kernel.errors import ConnectionLost
-from stepkeep.kernel.states import RunState
-from stepkeep.operations import workers
-from stepkeep.operations.publish import publish
-from stepkeep.operations.start import Starter
+from stepkeep.kernel.machine.states import RunState
+from stepkeep.kernel.people.authority import Caller
+from stepkeep.operations.definitions.publish import publish
+from stepkeep.operations.pipeline import workers
+from stepkeep.operations.pipeline.start import Starter
 from stepkeep.store.protocol import Store
 from stepkeep.worker.loop import Worker
 from stepkeep_lab.postgres import DSN_VARIABLE, PostgresServer

@@ -11,7 +11,7 @@ from tests.suites import in_proof
 from typer.testing import CliRunner
 
 from stepkeep.cli.settings import with_settings
-from stepkeep.kernel.states import Category
+from stepkeep.kernel.machine.states import Category
 from stepkeep_lab.cli.lab_misdeeds import misdeeds
 from stepkeep_lab.torture.misdeed_soak import SETTINGS, Held, Soak, as_json, page, run_soak, write
 from stepkeep_lab.torture.misdeeds import HONEST, MISDEEDS

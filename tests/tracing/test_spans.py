@@ -12,10 +12,10 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 import stepkeep as sk
-from stepkeep.definition.registry import HandlerSpec, Registry
+from stepkeep.definition.python.registry import HandlerSpec, Registry
 from stepkeep.engine import AsyncEngine
-from stepkeep.operations.spans import Spans
-from stepkeep.operations.trace_context import Trace, parse_trace, root_of
+from stepkeep.operations.runs.spans import Spans
+from stepkeep.operations.runs.trace_context import Trace, parse_trace, root_of
 
 CALLER = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.definition import Definition
+from stepkeep.kernel.people.authority import Caller
 from stepkeep.kernel.triggers import CatchUp, Overlap, Schedule, TriggerSpec
 from stepkeep.operations.triggers import manage
 from stepkeep.operations.triggers.sweep import TriggerSweep

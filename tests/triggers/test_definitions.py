@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 import stepkeep as sk
-from stepkeep.definition.document import parse_document
-from stepkeep.definition.native import CheckReport
+from stepkeep.definition.native.reader import CheckReport
+from stepkeep.definition.text.document import parse_document
 from stepkeep.dialects.registry import examine
 from stepkeep.kernel.triggers import Fold, Gap, Keep, Overlap
 

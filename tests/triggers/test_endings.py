@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.errors import InvalidInput
+from stepkeep.kernel.people.authority import Caller
 from stepkeep.kernel.triggers import Ending
-from stepkeep.operations.retention import Policy, prune
+from stepkeep.operations.logs.retention import Policy, prune
 from stepkeep.operations.triggers import endings, manage
 from stepkeep.store.rows import FiringState
 from tests.store.postgres.conftest import session, until_somebody_waits

@@ -8,10 +8,10 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from stepkeep.kernel.authority import Caller
-from stepkeep.kernel.decision import asked_names
+from stepkeep.kernel.decide.decision import asked_names
 from stepkeep.kernel.errors import InvalidInput
-from stepkeep.kernel.states import RunState
+from stepkeep.kernel.machine.states import RunState
+from stepkeep.kernel.people.authority import Caller
 from stepkeep.kernel.triggers import Ending, Overlap, TriggerSpec
 from stepkeep.operations.triggers import manage
 from stepkeep.operations.triggers.chain import MAX_DEPTH

@@ -16,8 +16,8 @@ from msgspec.structs import replace
 
 from stepkeep.kernel.errors import StoreError
 from stepkeep.kernel.triggers import Ending
-from stepkeep.operations import expire
-from stepkeep.operations.transact import Transactor
+from stepkeep.operations.pipeline import expire
+from stepkeep.operations.pipeline.transact import Transactor
 from stepkeep.operations.triggers import endings
 from stepkeep.store.rows import FiringState
 from stepkeep_lab.simulation.database import Database

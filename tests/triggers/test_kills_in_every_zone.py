@@ -19,7 +19,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from stepkeep.kernel.authority import Caller
+from stepkeep.kernel.people.authority import Caller
 from stepkeep.kernel.triggers import CatchUp, Keep, Schedule, TriggerSpec
 from stepkeep.operations.triggers import manage
 from stepkeep.operations.triggers.plan import moment_text

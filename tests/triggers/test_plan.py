@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from stepkeep.kernel.states import RunState
+from stepkeep.kernel.machine.states import RunState
 from stepkeep.kernel.triggers import CatchUp, Keep, Overlap
 from stepkeep.operations.triggers.plan import LATE, MOST_STARTS, plan_firing, plan_sweep
 from stepkeep.store.rows import (

@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.errors import Contended, StoreError, StoreUnavailable
-from stepkeep.kernel.states import RUN_TERMINAL
+from stepkeep.kernel.machine.states import RUN_TERMINAL
+from stepkeep.kernel.people.authority import Caller
 from stepkeep.kernel.triggers import CatchUp, Keep, Overlap
-from stepkeep.operations.transact import Transactor
+from stepkeep.operations.pipeline.transact import Transactor
 from stepkeep.operations.triggers import manage, plan
 from stepkeep.operations.triggers.firing import Firer, FiringBatch
 from stepkeep.operations.triggers.plan import Planned

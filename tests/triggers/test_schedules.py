@@ -9,12 +9,12 @@ import msgspec
 import pytest
 
 from stepkeep.cli.render.tables import runs_table
-from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.definition import InputField, InputType
 from stepkeep.kernel.errors import Conflict, InvalidInput, NotFound, StoreUnavailable
-from stepkeep.kernel.states import RunState
+from stepkeep.kernel.machine.states import RunState
+from stepkeep.kernel.people.authority import Caller
 from stepkeep.kernel.triggers import CatchUp, Keep, Overlap, Schedule
-from stepkeep.operations.search import Terms, search_runs
+from stepkeep.operations.runs.search import Terms, search_runs
 from stepkeep.operations.triggers import manage
 from stepkeep.operations.triggers.firing import actor_of
 from stepkeep.operations.triggers.sweep import TriggerSweep

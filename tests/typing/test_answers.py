@@ -8,10 +8,10 @@ from typing import Any, Literal, assert_type
 from msgspec import UnsetType
 
 import stepkeep as sk
-from stepkeep.kernel.states import AttemptState, Phase, RunState, StepState, WorkerState
-from stepkeep.operations.approvals import OpenGate
-from stepkeep.operations.diagnosis import CauseView
-from stepkeep.operations.run_answers import PastView, RunView, StepOfBoth, StepView, Waiting
+from stepkeep.kernel.machine.states import AttemptState, Phase, RunState, StepState, WorkerState
+from stepkeep.operations.people.approvals import OpenGate
+from stepkeep.operations.runs.diagnosis import CauseView
+from stepkeep.operations.runs.run_answers import PastView, RunView, StepOfBoth, StepView, Waiting
 
 HANDLERS = sk.Registry()
 

@@ -12,9 +12,9 @@ import pytest
 from playwright.sync_api import Browser, ConsoleMessage, Page, Playwright
 
 import stepkeep as sk
-from stepkeep.definition.native import load_text
-from stepkeep.definition.registry import HandlerSpec, Registry
-from stepkeep.operations.publish import find_plan
+from stepkeep.definition.native.reader import load_text
+from stepkeep.definition.python.registry import HandlerSpec, Registry
+from stepkeep.operations.definitions.publish import find_plan
 from stepkeep.worker.settings import Settings as WorkerSettings
 from tests.databases import migrated_file
 from tests.service import Service

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import CDPSession, Page, expect
 
-from stepkeep.operations.publish import find_plan
+from stepkeep.operations.definitions.publish import find_plan
 from tests.ui.conftest import Read
 from tests.ui.stage import PATIENCE, Site
 

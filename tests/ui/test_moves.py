@@ -12,9 +12,9 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from stepkeep.api.access import ROUTES, scopes_of
-from stepkeep.definition.native import load_text
+from stepkeep.definition.native.reader import load_text
 from stepkeep.operations.access import Scope
-from stepkeep.operations.causes import Why
+from stepkeep.operations.runs.causes import Why
 from tests.suites import in_proof, short_and_all
 from tests.ui.conftest import DESKTOP, Read
 from tests.ui.stage import PATIENCE, Reader, Site, opened

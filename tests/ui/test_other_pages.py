@@ -10,7 +10,7 @@ from functools import cache
 import pytest
 from playwright.sync_api import Page, expect
 
-from stepkeep.definition.native import load_text
+from stepkeep.definition.native.reader import load_text
 from tests.npm_packages import need_package
 from tests.suites import in_proof
 from tests.ui.conftest import Read

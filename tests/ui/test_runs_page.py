@@ -7,7 +7,7 @@ import re
 import pytest
 from playwright.sync_api import expect
 
-from stepkeep.operations import search
+from stepkeep.operations.runs import search
 from tests.ui.conftest import Read
 from tests.ui.stage import PATIENCE, Site
 

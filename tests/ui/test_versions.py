@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import expect
 
-from stepkeep.definition.native import load_text
+from stepkeep.definition.native.reader import load_text
 from tests.ui.conftest import Read
 from tests.ui.stage import PATIENCE, Site
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import stepkeep as sk
-from stepkeep.definition.handlers import load_app
+from stepkeep.definition.python.handlers import load_app
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "agent_loop.py"
 

@@ -12,11 +12,11 @@ import msgspec
 from tests.databases import migrated_file
 from tests.workbench import TENANT, benches
 
-from stepkeep.definition.registry import HandlerSpec, Registry
+from stepkeep.definition.python.registry import HandlerSpec, Registry
 from stepkeep.kernel.definition import Definition, Dependency, Handler, StepDefinition
-from stepkeep.kernel.rows import Attempt, Run, Step
-from stepkeep.kernel.states import RUN_TERMINAL, RunState, StepState
-from stepkeep.operations.transact import Transactor
+from stepkeep.kernel.machine.rows import Attempt, Run, Step
+from stepkeep.kernel.machine.states import RUN_TERMINAL, RunState, StepState
+from stepkeep.operations.pipeline.transact import Transactor
 from stepkeep.worker.executors.command import CommandPolicy
 from stepkeep.worker.loop import Worker
 from stepkeep.worker.settings import Settings

@@ -12,16 +12,16 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from stepkeep.definition.registry import HandlerSpec, Registry
+from stepkeep.definition.python.registry import HandlerSpec, Registry
 from stepkeep.kernel.definition import Definition, Executor, Handler, StepDefinition, Undo
-from stepkeep.kernel.outcomes import Outcome
+from stepkeep.kernel.machine.outcomes import Outcome
+from stepkeep.kernel.machine.rows import Details, Step
+from stepkeep.kernel.machine.states import StepState
 from stepkeep.kernel.plan import Plan, build_plan
-from stepkeep.kernel.rows import Details, Step
-from stepkeep.kernel.states import StepState
-from stepkeep.operations.transact import Claim
-from stepkeep.worker.executor import Job
-from stepkeep.worker.prepared import PreparedSteps
-from stepkeep.worker.runner import PooledRunner
+from stepkeep.operations.pipeline.transact import Claim
+from stepkeep.worker.attempts.executor import Job
+from stepkeep.worker.attempts.prepared import PreparedSteps
+from stepkeep.worker.attempts.runner import PooledRunner
 from stepkeep.worker.settings import Settings
 
 _numbers = itertools.count(2)

@@ -110,7 +110,7 @@ def double_slowly(n: int) -> dict[str, int]:
 
 def answer_twice(n: int) -> dict[str, int]:
     # What no handler should do: find the line to the worker, and speak on it.
-    from stepkeep.kernel.outcomes import Completed
+    from stepkeep.kernel.machine.outcomes import Completed
     from stepkeep.worker.pools.child import pack
 
     sent = pack(-1, Completed(output=b'{"twice":"forged"}'))
@@ -141,7 +141,7 @@ def close_everything() -> None:
 
 
 def return_an_outcome() -> object:
-    from stepkeep.kernel.outcomes import Completed
+    from stepkeep.kernel.machine.outcomes import Completed
 
     return Completed(output="text")  # type: ignore[arg-type]
 

@@ -7,9 +7,9 @@ import asyncio
 import os
 import sys
 
-from stepkeep.definition.listeners import on
-from stepkeep.definition.registry import HandlerSpec, Registry
-from stepkeep.operations.transact import Transactor
+from stepkeep.definition.python.listeners import on
+from stepkeep.definition.python.registry import HandlerSpec, Registry
+from stepkeep.operations.pipeline.transact import Transactor
 from stepkeep.sinks.event import OutgoingEvent
 from stepkeep.store.connect import connect
 from stepkeep.worker.context import Context

@@ -8,12 +8,12 @@ from datetime import timedelta
 import pytest
 
 from stepkeep.kernel.errors import InvalidInput
-from stepkeep.kernel.outcomes import Completed, Emitted, Failed, Stopped, Waiting
-from stepkeep.kernel.states import Category
+from stepkeep.kernel.machine.outcomes import Completed, Emitted, Failed, Stopped, Waiting
+from stepkeep.kernel.machine.states import Category
 from stepkeep.worker.answers import StepError, fail, retry_in, wait_for
+from stepkeep.worker.attempts.results import FailedWithTraceback, outcome_of_exception, outcome_of_return
 from stepkeep.worker.cancellation import Cancellation, HandlerCancelled, Why
 from stepkeep.worker.context import Context
-from stepkeep.worker.results import FailedWithTraceback, outcome_of_exception, outcome_of_return
 
 
 def a_context() -> Context:

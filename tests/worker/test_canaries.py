@@ -26,8 +26,8 @@ from tests.worker.bed import QUICK
 from tests.worker.loopback import Answer, Server
 
 import stepkeep as sk
-from stepkeep.definition.native import load_text
-from stepkeep.definition.registry import HandlerSpec, Registry
+from stepkeep.definition.native.reader import load_text
+from stepkeep.definition.python.registry import HandlerSpec, Registry
 from stepkeep.engine import AsyncEngine
 from stepkeep.kernel.definition import Definition
 from stepkeep.kernel.errors import NotFound

@@ -7,17 +7,17 @@ from typing import Any
 import pytest
 from tests.worker.making import a_claim, a_plan
 
-from stepkeep.definition.registry import HandlerSpec, Registry
+from stepkeep.definition.python.registry import HandlerSpec, Registry
 from stepkeep.kernel.definition import Dependency, Handler, QueueSpec, StepDefinition
-from stepkeep.kernel.outcomes import Completed, Failed
-from stepkeep.kernel.states import Category
-from stepkeep.worker.capacity import ChainBudget, FreeSlots, Slots
-from stepkeep.worker.executor import Job
+from stepkeep.kernel.machine.outcomes import Completed, Failed
+from stepkeep.kernel.machine.states import Category
+from stepkeep.worker.attempts.capacity import ChainBudget, FreeSlots, Slots
+from stepkeep.worker.attempts.executor import Job
+from stepkeep.worker.attempts.leases import Leases
+from stepkeep.worker.attempts.prepared import PreparedSteps
+from stepkeep.worker.chores.queues import Kind, Served, served_queues
 from stepkeep.worker.executors.command import CommandPolicy
 from stepkeep.worker.executors.http import HttpPolicy
-from stepkeep.worker.leases import Leases
-from stepkeep.worker.prepared import PreparedSteps
-from stepkeep.worker.queues import Kind, Served, served_queues
 from stepkeep.worker.settings import Settings
 
 DONE = Completed(output=b"1")

@@ -11,11 +11,11 @@ import httpx2
 import pytest
 
 from stepkeep.kernel.errors import ExpressionError, InvalidInput
-from stepkeep.kernel.outcomes import Failed
-from stepkeep.kernel.states import Category, ErrorClass
+from stepkeep.kernel.machine.outcomes import Failed
+from stepkeep.kernel.machine.states import Category, ErrorClass
 from stepkeep.worker.answers import StepError
-from stepkeep.worker.classify import BindingError, category_of_status, failure_of, parse_retry_after
-from stepkeep.worker.results import outcome_of_return
+from stepkeep.worker.attempts.classify import BindingError, category_of_status, failure_of, parse_retry_after
+from stepkeep.worker.attempts.results import outcome_of_return
 
 
 def http_error(status: int, **headers: str) -> httpx2.HTTPStatusError:

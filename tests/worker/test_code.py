@@ -9,7 +9,7 @@ import pytest
 import stepkeep as sk
 from stepkeep.engine import AsyncEngine
 from stepkeep.kernel.errors import NotFound
-from stepkeep.operations.run_differences import compare_attempts
+from stepkeep.operations.runs.run_differences import compare_attempts
 from stepkeep.worker.code import code_of
 
 

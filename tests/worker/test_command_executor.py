@@ -16,8 +16,8 @@ from tests.worker.making import RUN, a_job, is_gone, outcome_of, outcomes
 
 from stepkeep.kernel.definition import Command, Completion
 from stepkeep.kernel.errors import InvalidInput
-from stepkeep.kernel.outcomes import Completed, Failed, Stopped, TimedOut
-from stepkeep.kernel.states import Category
+from stepkeep.kernel.machine.outcomes import Completed, Failed, Stopped, TimedOut
+from stepkeep.kernel.machine.states import Category
 from stepkeep.worker.cancellation import Why
 from stepkeep.worker.executors.command import CAPTURE, CommandPolicy
 from stepkeep.worker.settings import Settings

@@ -15,12 +15,12 @@ import pytest
 from tests.worker.bed import QUICK, TENANT, Bed, bed_on, step
 
 import stepkeep as sk
-from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.definition import Definition, Hook, Retry, StepDefinition, Wait
 from stepkeep.kernel.errors import InvalidInput
-from stepkeep.kernel.states import RunState
-from stepkeep.operations import outbox, sinks
-from stepkeep.operations.retention import Policy, prune
+from stepkeep.kernel.machine.states import RunState
+from stepkeep.kernel.people.authority import Caller
+from stepkeep.operations.delivery import outbox, sinks
+from stepkeep.operations.logs.retention import Policy, prune
 from stepkeep.worker.executors.command import CommandPolicy
 
 FAST = msgspec.structs.replace(QUICK, relay_seconds=0.02)

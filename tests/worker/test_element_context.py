@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import stepkeep as sk
-from stepkeep.definition.registry import HandlerSpec, Registry
+from stepkeep.definition.python.registry import HandlerSpec, Registry
 
 
 def test_every_element_has_an_idempotency_key_of_its_own_and_so_has_its_undo(database_url: str) -> None:

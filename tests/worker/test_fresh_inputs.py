@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 from tests.worker.bed import On, step
 
-from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.definition import Agent, Command, Definition, Effect, Executor, Handler, Http, Retry, Undo
+from stepkeep.kernel.machine.states import RunState
+from stepkeep.kernel.people.authority import Caller
 from stepkeep.kernel.plan import build_plan
-from stepkeep.kernel.states import RunState
-from stepkeep.operations.publish import publish
+from stepkeep.operations.definitions.publish import publish
 from stepkeep.worker.answers import fail
+from stepkeep.worker.attempts.templates import compiled
 from stepkeep.worker.context import Context
-from stepkeep.worker.templates import compiled
 
 CONSTANT = {"cfg": {"n": 1}, "tags": []}
 MIXED = {"cfg": {"n": 1}, "tags": [], "who": "${{ input.who }}"}

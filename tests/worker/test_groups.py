@@ -13,12 +13,12 @@ from tests.workbench import until
 from tests.worker.bed import QUICK, Bed, On, step
 from tests.worker.making import handler_job
 
-from stepkeep.kernel.decision import Claimer
-from stepkeep.kernel.events import StepReported
-from stepkeep.kernel.outcomes import Outcome, Stopped
-from stepkeep.kernel.states import RunState
+from stepkeep.kernel.decide.decision import Claimer
+from stepkeep.kernel.machine.events import StepReported
+from stepkeep.kernel.machine.outcomes import Outcome, Stopped
+from stepkeep.kernel.machine.states import RunState
+from stepkeep.worker.attempts.executor import Job
 from stepkeep.worker.cancellation import Why
-from stepkeep.worker.executor import Job
 from stepkeep.worker.pools import loop as handlers_loop
 
 

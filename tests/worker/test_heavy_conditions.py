@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.worker.bed import On, step
 
-from stepkeep.kernel.states import Category, RunState, StepState
+from stepkeep.kernel.machine.states import Category, RunState, StepState
 
 GIVEN = {"a": "a" * 460_000, "b": "a" * 230_000 + "b"}
 HEAVY = " || ".join(["input.a.contains(input.b)"] * 13)

@@ -8,7 +8,7 @@ import pytest
 from tests.worker.bed import Bed, On, step
 
 from stepkeep.kernel.definition import Effect, Handler, Retry, Undo
-from stepkeep.kernel.states import Category, RunState, StepState
+from stepkeep.kernel.machine.states import Category, RunState, StepState
 from stepkeep.worker.answers import fail
 
 SCHEMA = {"type": "object", "required": ["invoice"], "properties": {"invoice": {"type": "string"}}}

@@ -15,11 +15,11 @@ import pytest
 from msgspec.structs import replace
 from tests.worker.bed import QUICK, TENANT, Bed, bed_on, step
 
-from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.definition import Definition, Retry, StepDefinition, Wait
 from stepkeep.kernel.errors import InvalidInput
-from stepkeep.kernel.states import RunState
-from stepkeep.operations import outbox, sinks
+from stepkeep.kernel.machine.states import RunState
+from stepkeep.kernel.people.authority import Caller
+from stepkeep.operations.delivery import outbox, sinks
 from stepkeep.worker.executors.command import CommandPolicy
 
 FAST = replace(QUICK, relay_seconds=0.02)

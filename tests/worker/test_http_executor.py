@@ -17,14 +17,14 @@ from tests.workbench import until
 from tests.worker.loopback import Server
 from tests.worker.making import RUN, a_job, handler_job, outcome_of
 
-from stepkeep.definition.registry import Registry
+from stepkeep.definition.python.registry import Registry
 from stepkeep.kernel.definition import Completion, Http
 from stepkeep.kernel.errors import InvalidInput
-from stepkeep.kernel.outcomes import Completed, Failed
-from stepkeep.kernel.states import Category
+from stepkeep.kernel.machine.outcomes import Completed, Failed
+from stepkeep.kernel.machine.states import Category
+from stepkeep.worker.attempts.prepared import PreparedSteps
+from stepkeep.worker.attempts.runner import PooledRunner
 from stepkeep.worker.executors.http import HttpPolicy
-from stepkeep.worker.prepared import PreparedSteps
-from stepkeep.worker.runner import PooledRunner
 from stepkeep.worker.settings import Settings
 
 OPEN = HttpPolicy(allow=("127.0.0.0/8", "::1", "localhost"))

@@ -14,9 +14,9 @@ from tests.worker.bed import LEASE_US, PAST_THE_LEASE_US, QUICK, TENANT, Bed, On
 
 from stepkeep.kernel.definition import Command, Retry
 from stepkeep.kernel.errors import StoreUnavailable
-from stepkeep.kernel.events import CancelRequested
-from stepkeep.kernel.states import AttemptState, Category, RunState, StepState, WorkerState
-from stepkeep.operations.expire import sweep
+from stepkeep.kernel.machine.events import CancelRequested
+from stepkeep.kernel.machine.states import AttemptState, Category, RunState, StepState, WorkerState
+from stepkeep.operations.pipeline.expire import sweep
 from stepkeep.worker.cancellation import Why
 from stepkeep.worker.loop import WATCH, Worker
 from stepkeep.worker.runtime import Runtime

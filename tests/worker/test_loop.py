@@ -12,11 +12,11 @@ from tests.worker.bed import QUICK, TENANT, On, step
 
 from stepkeep.kernel.definition import Command, Completion, Handler, Retry, Rule, Undo
 from stepkeep.kernel.errors import InvalidInput, InvariantBroken
-from stepkeep.kernel.events import CompletionSignalled, ManualOutcome, MessageArrived
-from stepkeep.kernel.outcomes import Completed
-from stepkeep.kernel.states import AttemptState, Category, OnFailure, RunState, StepState, WorkerState
+from stepkeep.kernel.machine.events import CompletionSignalled, ManualOutcome, MessageArrived
+from stepkeep.kernel.machine.outcomes import Completed
+from stepkeep.kernel.machine.states import AttemptState, Category, OnFailure, RunState, StepState, WorkerState
 from stepkeep.worker.answers import fail, retry_in, wait_for
-from stepkeep.worker.results import token_digest
+from stepkeep.worker.attempts.results import token_digest
 
 
 async def test_a_chain_of_steps_passes_its_outputs_on(on_store: On) -> None:

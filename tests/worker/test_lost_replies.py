@@ -14,7 +14,7 @@ from tests.worker.bed import TENANT, Bed, On, step
 
 from stepkeep.kernel.definition import Retry, Rule
 from stepkeep.kernel.errors import ConnectionLost
-from stepkeep.kernel.states import RUN_TERMINAL, AttemptState, RunState
+from stepkeep.kernel.machine.states import RUN_TERMINAL, AttemptState, RunState
 from stepkeep.store.change import Write
 
 ONCE = Retry(max_attempts=1)

@@ -27,17 +27,17 @@ from tests.worker.making import handler_job, is_gone, outcome_of, outcomes
 from stepkeep.edges.safe_text import type_name
 from stepkeep.kernel.definition import Retry
 from stepkeep.kernel.errors import InvalidInput
-from stepkeep.kernel.outcomes import Completed, Failed, Outcome, Released, Stopped, TimedOut, Waiting
-from stepkeep.kernel.states import Category, ErrorClass, RunState, StepState
+from stepkeep.kernel.machine.outcomes import Completed, Failed, Outcome, Released, Stopped, TimedOut, Waiting
+from stepkeep.kernel.machine.states import Category, ErrorClass, RunState, StepState
 from stepkeep.worker import forks
 from stepkeep.worker.answers import StepError, WaitFor, fail, retry_in
-from stepkeep.worker.classify import failure_of
+from stepkeep.worker.attempts.classify import failure_of
+from stepkeep.worker.attempts.results import outcome_of_return
+from stepkeep.worker.attempts.unexpected import MAX_TRACEBACK, traceback_text
 from stepkeep.worker.context import Context
 from stepkeep.worker.pools import child, processes
 from stepkeep.worker.pools import loop as handlers_loop
-from stepkeep.worker.results import outcome_of_return
 from stepkeep.worker.settings import Settings
-from stepkeep.worker.unexpected import MAX_TRACEBACK, traceback_text
 
 ONCE = {"retry": Retry(max_attempts=1)}
 

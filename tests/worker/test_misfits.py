@@ -10,15 +10,15 @@ from msgspec.structs import replace
 from tests.workbench import TENANT, eventually, results_of, until
 from tests.worker.bed import QUICK, Bed, On, step
 
-from stepkeep.definition.registry import HandlerSpec, Registry
+from stepkeep.definition.python.registry import HandlerSpec, Registry
 from stepkeep.engine import AsyncEngine
 from stepkeep.kernel.definition import Definition
-from stepkeep.kernel.journal import open_entry
-from stepkeep.kernel.states import AttemptState, RunState, StepState
-from stepkeep.operations import diagnosis
-from stepkeep.operations.status import list_workers
+from stepkeep.kernel.machine.journal import open_entry
+from stepkeep.kernel.machine.states import AttemptState, RunState, StepState
+from stepkeep.operations.runs import diagnosis
+from stepkeep.operations.runs.status import list_workers
+from stepkeep.worker.attempts.misfits import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, Misfits
 from stepkeep.worker.loop import Worker
-from stepkeep.worker.misfits import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, Misfits
 from stepkeep.worker.runtime import Runtime
 
 

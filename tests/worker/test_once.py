@@ -11,11 +11,11 @@ from msgspec.structs import replace
 from tests.operations.codecs import KeyringCodec
 
 import stepkeep as sk
-from stepkeep.kernel.decision import Accepted, Claimer
+from stepkeep.kernel.decide.decision import Accepted, Claimer
 from stepkeep.kernel.errors import Fenced
-from stepkeep.kernel.events import StepCheckpointed, StepReported
-from stepkeep.kernel.outcomes import Completed
-from stepkeep.operations import workers
+from stepkeep.kernel.machine.events import StepCheckpointed, StepReported
+from stepkeep.kernel.machine.outcomes import Completed
+from stepkeep.operations.pipeline import workers
 
 AGAIN = sk.Retry(max_attempts=3, initial="1ms", max="1ms")
 

@@ -8,13 +8,13 @@ import pytest
 from tests.workbench import TENANT
 from tests.worker.bed import Bed, On, step
 
-from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.definition import QueueSpec
 from stepkeep.kernel.errors import NotFound
-from stepkeep.kernel.states import RunState, StepState
-from stepkeep.operations.diagnosis import explain
-from stepkeep.operations.pauses import NONE, PauseNote, Pauses, list_pauses, pause_claims, resume_claims
-from stepkeep.operations.status import read_status
+from stepkeep.kernel.machine.states import RunState, StepState
+from stepkeep.kernel.people.authority import Caller
+from stepkeep.operations.limits.pauses import NONE, PauseNote, Pauses, list_pauses, pause_claims, resume_claims
+from stepkeep.operations.runs.diagnosis import explain
+from stepkeep.operations.runs.status import read_status
 
 ANN = Caller(TENANT, "ann")
 

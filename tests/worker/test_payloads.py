@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 from tests.suites import drawn
 
-from stepkeep.worker.payloads import MAX_DEPTH, Unstorable, encode, storable_text
+from stepkeep.worker.attempts.payloads import MAX_DEPTH, Unstorable, encode, storable_text
 
 
 def nested(levels: int) -> list[object]:

@@ -13,8 +13,8 @@ import apsw
 from tests.workbench import eventually, until
 from tests.worker.bed import PAST_THE_LEASE_US, TENANT, Bed, on_sqlite, step
 
-from stepkeep.kernel.rows import Worker
-from stepkeep.kernel.states import AttemptState, RunState, StepState, WorkerState
+from stepkeep.kernel.machine.rows import Worker
+from stepkeep.kernel.machine.states import AttemptState, RunState, StepState, WorkerState
 
 ROOT = Path(__file__).parents[2]
 

@@ -20,10 +20,10 @@ from tests.worker.bed import QUICK, Bed, On, step
 from stepkeep.cli.progress import Progress
 from stepkeep.edges.secret_values import KNOWN
 from stepkeep.kernel.errors import InvalidInput
-from stepkeep.kernel.states import RunState, StepState
-from stepkeep.operations import diagnosis
-from stepkeep.operations.services import Service, StepProgress, encode_service
-from stepkeep.operations.views import describe_run, describe_step
+from stepkeep.kernel.machine.states import RunState, StepState
+from stepkeep.operations.remote.services import Service, StepProgress, encode_service
+from stepkeep.operations.runs import diagnosis
+from stepkeep.operations.runs.views import describe_run, describe_step
 from stepkeep.worker.context import MOST_PROGRESS_TEXT, Context
 
 SILENT = replace(QUICK, heartbeat_seconds=60.0, first_publish_seconds=60.0)

@@ -18,16 +18,16 @@ from tests.worker import process_handlers
 from tests.worker.making import RUN, a_job, handler_job, is_gone, outcome_of, outcomes
 
 from stepkeep.definition.apps import load_app
-from stepkeep.definition.registry import HandlerSpec, Registry
+from stepkeep.definition.python.registry import HandlerSpec, Registry
 from stepkeep.kernel.definition import Agent, Completion, Handler, Undo
-from stepkeep.kernel.outcomes import Completed, Emitted, Failed, Released, Stopped, TimedOut, Waiting
-from stepkeep.kernel.rows import Note
-from stepkeep.kernel.states import Category
+from stepkeep.kernel.machine.outcomes import Completed, Emitted, Failed, Released, Stopped, TimedOut, Waiting
+from stepkeep.kernel.machine.rows import Note
+from stepkeep.kernel.machine.states import Category
 from stepkeep.worker.answers import StepError
+from stepkeep.worker.attempts.payloads import Unstorable
+from stepkeep.worker.attempts.results import token_digest
 from stepkeep.worker.cancellation import Why
-from stepkeep.worker.payloads import Unstorable
 from stepkeep.worker.pools import processes
-from stepkeep.worker.results import token_digest
 from stepkeep.worker.settings import Settings
 
 

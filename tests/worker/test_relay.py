@@ -11,16 +11,16 @@ import msgspec
 import pytest
 from tests.workbench import ACTOR, SECOND, TENANT, Bench, benches, chain, on
 
-from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.errors import StoreUnavailable
-from stepkeep.kernel.outcomes import Completed, Emitted
-from stepkeep.operations import outbox, sinks
-from stepkeep.operations.retention import Policy, prune
+from stepkeep.kernel.machine.outcomes import Completed, Emitted
+from stepkeep.kernel.people.authority import Caller
+from stepkeep.operations.delivery import outbox, sinks
+from stepkeep.operations.logs.retention import Policy, prune
 from stepkeep.sinks import registry
 from stepkeep.sinks.event import OutgoingEvent
 from stepkeep.sinks.interface import SinkContext, SinkFailed, SinkKind
 from stepkeep.store.deliveries import DeliveryState
-from stepkeep.worker.relay import LEASE_US, MAX_ATTEMPTS, Relay, backoff_us
+from stepkeep.worker.chores.relay import LEASE_US, MAX_ATTEMPTS, Relay, backoff_us
 
 Answer = Callable[[OutgoingEvent], Awaitable[None]]
 
@@ -56,7 +56,7 @@ def receivers(monkeypatch: pytest.MonkeyPatch) -> dict[str, Receiver]:
 
     kind = SinkKind(name="here", summary="this process", options=Options, open=opened)
     real = registry.kind_of
-    for module in ("stepkeep.worker.relay", "stepkeep.operations.sinks"):
+    for module in ("stepkeep.worker.chores.relay", "stepkeep.operations.delivery.sinks"):
         monkeypatch.setattr(f"{module}.kind_of", lambda name: kind if name == "here" else real(name))
     return found
 

@@ -16,13 +16,13 @@ from tests.worker.test_relay import Receiver, add, receivers, relay_of, turns
 
 import stepkeep as sk
 from stepkeep.kernel.definition import Definition, Hook
-from stepkeep.kernel.outcomes import Completed, Emitted
-from stepkeep.operations import outbox
-from stepkeep.operations.declared_hooks import Selection
-from stepkeep.operations.dialect_folds import Folds
-from stepkeep.operations.outgoing import pending
+from stepkeep.kernel.machine.outcomes import Completed, Emitted
+from stepkeep.operations.delivery import outbox
+from stepkeep.operations.delivery.declared_hooks import Selection
+from stepkeep.operations.delivery.dialect_folds import Folds
+from stepkeep.operations.delivery.outgoing import pending
 from stepkeep.sinks.event import OutgoingEvent
-from stepkeep.worker.relay_pace import RARELY, SHORTEST, RelayPace
+from stepkeep.worker.chores.relay_pace import RARELY, SHORTEST, RelayPace
 from stepkeep.worker.runtime import Runtime
 
 __all__ = ["receivers"]

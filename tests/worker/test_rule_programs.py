@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from tests.worker.bed import QUICK, Bed, On, step
 
-from stepkeep.definition.rule_words import COMMANDS, rule_capabilities
+from stepkeep.definition.native.rule_words import COMMANDS, rule_capabilities
 from stepkeep.kernel.definition import (
     SECOND,
     Command,
@@ -23,10 +23,10 @@ from stepkeep.kernel.definition import (
     StepDefinition,
     Undo,
 )
-from stepkeep.kernel.states import AttemptState, Category, OnFailure, RunState, StepState
+from stepkeep.kernel.machine.states import AttemptState, Category, OnFailure, RunState, StepState
 from stepkeep.worker.answers import StepError
+from stepkeep.worker.attempts.secrets import Secrets
 from stepkeep.worker.executors.command import CommandPolicy
-from stepkeep.worker.secrets import Secrets
 
 PATIENT = Retry(max_attempts=5, initial=0, on=tuple(Category))
 """A policy that would retry every category."""

@@ -9,7 +9,7 @@ from tests.worker.bed import On, step
 from tests.worker.process_handlers import double
 
 from stepkeep.kernel.definition import Retry
-from stepkeep.kernel.states import Category, RunState, StepState
+from stepkeep.kernel.machine.states import Category, RunState, StepState
 from stepkeep.worker.answers import wait_for
 
 SCHEMA = {"type": "object", "required": ["invoice"], "properties": {"invoice": {"type": "string"}}}

@@ -21,11 +21,11 @@ from tests.worker.bed import QUICK
 from tests.worker.loopback import Answer, Server
 
 import stepkeep as sk
-from stepkeep.definition.native import load_text
-from stepkeep.definition.registry import HandlerSpec, Registry
+from stepkeep.definition.native.reader import load_text
+from stepkeep.definition.python.registry import HandlerSpec, Registry
 from stepkeep.engine import AsyncEngine
 from stepkeep.kernel.definition import Definition
-from stepkeep.worker.secrets import MAX_VALUE_BYTES, MissingSecret, SecretReader, Secrets
+from stepkeep.worker.attempts.secrets import MAX_VALUE_BYTES, MissingSecret, SecretReader, Secrets
 
 VALUE = 'CANARY-9f"3/a+c&7 d8\\e1'
 SPELLINGS = (
@@ -284,7 +284,7 @@ def test_values_are_printed_by_a_command(tmp_path: Path, monkeypatch: pytest.Mon
 
     assert read(asking("import sys; print('the', sys.argv[1])"), "TOKEN") == "the TOKEN"
     assert SecretReader(asking("")).offered() is None
-    monkeypatch.setattr("stepkeep.worker.secrets.READ_SECONDS", 0.5)
+    monkeypatch.setattr("stepkeep.worker.attempts.secrets.READ_SECONDS", 0.5)
     for code, why in (
         ("import sys; print('CANARY', file=sys.stderr); sys.exit(3)", "ended with status 3"),
         ("", "its value is empty"),

@@ -13,10 +13,10 @@ from tests.worker import process_handlers
 from tests.worker.bed import QUICK, On, step
 from tests.worker.making import handler_job
 
-from stepkeep.kernel.outcomes import Completed
-from stepkeep.kernel.states import RunState
-from stepkeep.worker.executor import Job
-from stepkeep.worker.runner import PooledRunner
+from stepkeep.kernel.machine.outcomes import Completed
+from stepkeep.kernel.machine.states import RunState
+from stepkeep.worker.attempts.executor import Job
+from stepkeep.worker.attempts.runner import PooledRunner
 from stepkeep.worker.settings import Settings
 
 WHO: ContextVar[str] = ContextVar("who", default="nobody")

@@ -15,8 +15,8 @@ from tests.worker.test_leases import serving
 
 from stepkeep.kernel.definition import Retry, Rule
 from stepkeep.kernel.errors import Contended, StoreUnavailable
-from stepkeep.kernel.states import RunState
-from stepkeep.operations.expire import sweep
+from stepkeep.kernel.machine.states import RunState
+from stepkeep.operations.pipeline.expire import sweep
 
 
 async def count(bed: Bed) -> int:

@@ -14,9 +14,9 @@ from tests.worker.test_leases import serving
 from tests.worker.test_transactional import count, insert, insert_async, make_table
 
 from stepkeep.kernel.definition import Retry
-from stepkeep.kernel.states import RunState, StepState
-from stepkeep.worker import transactional
+from stepkeep.kernel.machine.states import RunState, StepState
 from stepkeep.worker.answers import StepError
+from stepkeep.worker.attempts import transactional
 from stepkeep_lab.postgres import PostgresServer, StopMode
 
 LONG = "x" * 200_000

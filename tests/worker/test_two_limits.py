@@ -14,14 +14,14 @@ from msgspec.structs import replace
 from tests.workbench import eventually, until
 from tests.worker.bed import QUICK, TENANT, Bed, On, step
 
-from stepkeep.kernel.decision import Claimer
+from stepkeep.kernel.decide.decision import Claimer
 from stepkeep.kernel.definition import Command, Retry, Rule, StepDefinition
 from stepkeep.kernel.errors import InvalidInput
-from stepkeep.kernel.events import StepReported
-from stepkeep.kernel.outcomes import Completed
-from stepkeep.kernel.states import RunState, StepState
-from stepkeep.operations.transact import Claim
-from stepkeep.operations.workers import register
+from stepkeep.kernel.machine.events import StepReported
+from stepkeep.kernel.machine.outcomes import Completed
+from stepkeep.kernel.machine.states import RunState, StepState
+from stepkeep.operations.pipeline.transact import Claim
+from stepkeep.operations.pipeline.workers import register
 from stepkeep.worker.loop import Worker
 
 FIFTY = replace(QUICK, concurrency=50, threads=3)

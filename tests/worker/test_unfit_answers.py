@@ -10,11 +10,11 @@ from tests.worker.bed import TENANT, On, step
 
 from stepkeep.kernel.definition import Retry
 from stepkeep.kernel.errors import InvalidInput
-from stepkeep.kernel.outcomes import Completed, Emitted, Failed, Waiting
-from stepkeep.kernel.states import AttemptState, Category, RunState
+from stepkeep.kernel.machine.outcomes import Completed, Emitted, Failed, Waiting
+from stepkeep.kernel.machine.states import AttemptState, Category, RunState
 from stepkeep.worker.answers import wait_for
+from stepkeep.worker.attempts.payloads import Unstorable
 from stepkeep.worker.context import Context
-from stepkeep.worker.payloads import Unstorable
 
 
 def emits(*said: Any) -> Callable[[Any], Any]:

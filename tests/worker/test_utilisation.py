@@ -7,8 +7,8 @@ from pathlib import Path
 
 from tests.worker.bed import TENANT, on_sqlite, step
 
-from stepkeep.operations.services import UsageWindow, known_workers
-from stepkeep.operations.status import worker_view
+from stepkeep.operations.remote.services import UsageWindow, known_workers
+from stepkeep.operations.runs.status import worker_view
 from stepkeep.worker.utilisation import WINDOWS, Meter
 
 

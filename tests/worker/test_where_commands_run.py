@@ -14,16 +14,16 @@ from tests.worker.bed import QUICK, Bed, On, bed_on, step
 
 import stepkeep as sk
 from stepkeep.definition.built_in import WORKTREE
-from stepkeep.definition.registry import HandlerSpec
-from stepkeep.definition.rule_words import COMMANDS
-from stepkeep.kernel.authority import Caller
+from stepkeep.definition.native.rule_words import COMMANDS
+from stepkeep.definition.python.registry import HandlerSpec
 from stepkeep.kernel.definition import Command, QueueSpec, Rule
-from stepkeep.kernel.states import RunState, StepState
-from stepkeep.operations import outbox, sinks
-from stepkeep.operations.diagnosis import explain
+from stepkeep.kernel.machine.states import RunState, StepState
+from stepkeep.kernel.people.authority import Caller
+from stepkeep.operations.delivery import outbox, sinks
+from stepkeep.operations.runs.diagnosis import explain
+from stepkeep.worker.chores.queues import served_queues
 from stepkeep.worker.executors.command import CommandPolicy
 from stepkeep.worker.loop import Worker
-from stepkeep.worker.queues import served_queues
 
 BY_ITSELF = msgspec.structs.replace(QUICK, commands=CommandPolicy())
 RELAYING = msgspec.structs.replace(BY_ITSELF, relay_seconds=0.02)

@@ -14,9 +14,10 @@ import msgspec
 from tests.worker.bed import QUICK, TENANT, Bed, bed_on, step
 
 import stepkeep as sk
-from stepkeep.kernel.authority import Caller
-from stepkeep.operations import outbox, sinks, workers
-from stepkeep.operations.workers import GIVE_UP_AFTER, HEARTBEAT, MISSED_BEATS
+from stepkeep.kernel.people.authority import Caller
+from stepkeep.operations.delivery import outbox, sinks
+from stepkeep.operations.pipeline import workers
+from stepkeep.operations.pipeline.workers import GIVE_UP_AFTER, HEARTBEAT, MISSED_BEATS
 from stepkeep.store.deliveries import worker_cursor
 
 FAST = msgspec.structs.replace(QUICK, relay_seconds=0.02)

@@ -12,7 +12,7 @@ from tests.workbench import count_calls, eventually, until
 from tests.worker.bed import QUICK, Bed, bed_on, step
 
 from stepkeep.store.protocol import Notification
-from stepkeep.worker.polling import Pace
+from stepkeep.worker.chores.polling import Pace
 from stepkeep.worker.runtime import Runtime
 
 HOUR = 3600.0

@@ -17,10 +17,10 @@ from tests.seeds.workstream import document, examine, task
 from tests.suites import in_proof
 from tests.worker.repositories import change_main, commit, files_of, git, killer, make_repository, refs_of
 
-from stepkeep.definition.registry import HandlerSpec, Registry
+from stepkeep.definition.python.registry import HandlerSpec, Registry
 from stepkeep.dialects.workstream.repository import is_branch
 from stepkeep.kernel.errors import InvalidInput
-from stepkeep.kernel.states import Category
+from stepkeep.kernel.machine.states import Category
 from stepkeep.worker.executors.command import CommandPolicy
 from stepkeep.worker.executors.worktree import may_use_git
 from stepkeep.worker.identity import identity_of

@@ -17,13 +17,13 @@ from typing import Final
 from stepkeep.api.problems import UNAUTHENTICATED, ApiError, kind_of
 from stepkeep.engine import AsyncEngine
 from stepkeep.engine.groups import ActingEngine, TenantEngine
-from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.errors import InvalidInput, NotAllowed, QuotaExceeded, StepkeepError
+from stepkeep.kernel.people.authority import Caller
 from stepkeep.operations.access import OPERATIONS, Access, Credential, Scope, parse_key, secret_hash
-from stepkeep.operations.audit import code_of, entry
 from stepkeep.operations.operation import addressed
-from stepkeep.operations.quotas import ADDS, ROWS, RequestBuckets, hourly_limits
-from stepkeep.operations.sessions import SessionAccess
+from stepkeep.operations.people.audit import code_of, entry
+from stepkeep.operations.people.quotas import ADDS, ROWS, RequestBuckets, hourly_limits
+from stepkeep.operations.people.sessions import SessionAccess
 from stepkeep.store.principals import NO_SECRET, ApiKey
 
 OPEN: Final = "open"

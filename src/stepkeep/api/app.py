@@ -31,8 +31,8 @@ from stepkeep.engine import AsyncEngine
 from stepkeep.engine.hosted import AsyncHostedWorker
 from stepkeep.operations.access import SCOPES
 from stepkeep.operations.operation import routed
-from stepkeep.operations.quotas import NONE as NO_QUOTAS
-from stepkeep.operations.quotas import Quotas
+from stepkeep.operations.people.quotas import NONE as NO_QUOTAS
+from stepkeep.operations.people.quotas import Quotas
 
 RESOURCES = (
     *(one.routes for one in (health, oidc, session, runs, stream, messages, definitions, work, work_data, run_service)),

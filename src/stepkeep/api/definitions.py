@@ -12,18 +12,18 @@ from stepkeep.api.handwritten import Routes
 from stepkeep.api.requests import BoundedRequest
 from stepkeep.api.routing import JsonAnswer
 from stepkeep.definition.bounds import MAX_VERSION
-from stepkeep.definition.declared import KINDS, declared_registry
-from stepkeep.definition.document import parse_document
-from stepkeep.definition.native import CheckReport, accepted
-from stepkeep.definition.registry import Registry
+from stepkeep.definition.native.reader import CheckReport, accepted
+from stepkeep.definition.python.declared import KINDS, declared_registry
+from stepkeep.definition.python.registry import Registry
+from stepkeep.definition.text.document import parse_document
 from stepkeep.dialects.registry import examine, names
 from stepkeep.engine.groups import ActingEngine
 from stepkeep.kernel.definition import Definition, SubWorkflow
 from stepkeep.kernel.errors import DefinitionError, InvalidInput, Problem
 from stepkeep.operations.answers import Answer, says
 from stepkeep.operations.aside import aside
-from stepkeep.operations.pinned_children import published_below
-from stepkeep.operations.publish import DefinitionSummary, find_plan
+from stepkeep.operations.definitions.pinned_children import published_below
+from stepkeep.operations.definitions.publish import DefinitionSummary, find_plan
 from stepkeep.simulate.report import simulate
 
 routes = Routes("Workflows")

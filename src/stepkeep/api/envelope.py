@@ -17,7 +17,7 @@ from stepkeep.api.problems import problem_of
 from stepkeep.api.service import Service
 from stepkeep.edges.safe_text import inert_line
 from stepkeep.operations.aside import RESTING
-from stepkeep.operations.audit import REQUEST, AuditedRequest
+from stepkeep.operations.people.audit import REQUEST, AuditedRequest
 
 log = logging.getLogger("stepkeep.api")
 

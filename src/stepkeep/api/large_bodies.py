@@ -8,10 +8,10 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from stepkeep.definition.strict_json import strict_json
+from stepkeep.definition.text.strict_json import strict_json
 from stepkeep.operations.in_child import SMALL_BYTES, in_child
 from stepkeep.operations.typed import LargePart
-from stepkeep.worker.payloads import Unstorable, encode
+from stepkeep.worker.attempts.payloads import Unstorable, encode
 
 
 def read_large(body: bytes) -> Any:

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, MutableMapping
 from typing import TYPE_CHECKING, Any, Final
 
-from stepkeep.operations.measures import SECONDS, Histogram
+from stepkeep.operations.pipeline.measures import SECONDS, Histogram
 
 if TYPE_CHECKING:
     from stepkeep.metrics.families import Family

@@ -17,7 +17,7 @@ from stepkeep.api.handwritten import Body, Routes
 from stepkeep.api.problems import SIGNATURE, TOO_LARGE, UNMAPPED, ApiError, Kind
 from stepkeep.api.requests import BoundedRequest
 from stepkeep.api.routing import service_of, wrong_request
-from stepkeep.definition.hooks import MAX_BODY
+from stepkeep.definition.native.hooks import MAX_BODY
 from stepkeep.dialects.action.signal import MAX_REFERENCES, read_signal
 from stepkeep.engine.groups import ActingEngine
 from stepkeep.engine.run_actions import Delegator, Evidence, Outcome, StepName
@@ -25,9 +25,9 @@ from stepkeep.kernel.errors import InvalidInput, NotAllowed, NotFound
 from stepkeep.operations import validate
 from stepkeep.operations.access import Access, Scope
 from stepkeep.operations.answers import Answer, says
+from stepkeep.operations.definitions.publish import find_plan
 from stepkeep.operations.operation import Actor, IdempotencyKey, RunId, Words
-from stepkeep.operations.people import Completed, MessageSent
-from stepkeep.operations.publish import find_plan
+from stepkeep.operations.people.people import Completed, MessageSent
 from stepkeep.operations.typed import LargePart, Wrong, reader
 
 routes = Routes("Messages")
@@ -175,7 +175,7 @@ REFUSALS: dict[str, Kind] = {
     "no_json": UNMAPPED,
     "unmapped": UNMAPPED,
 }
-"""The problem of each refusal of a delivery (`definition.hooks.HookRefused.code`)."""
+"""The problem of each refusal of a delivery (`definition.native.hooks.HookRefused.code`)."""
 
 
 class Received(Answer, kw_only=True):

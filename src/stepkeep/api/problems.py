@@ -16,8 +16,8 @@ from starlette.responses import Response
 from stepkeep.edges.safe_text import exception_message, exception_text, inert
 from stepkeep.kernel import errors
 from stepkeep.operations.answers import Answer, says
-from stepkeep.operations.audit import REQUEST
-from stepkeep.worker.secrets import MissingSecret
+from stepkeep.operations.people.audit import REQUEST
+from stepkeep.worker.attempts.secrets import MissingSecret
 
 log = logging.getLogger("stepkeep.api")
 

@@ -22,9 +22,9 @@ from stepkeep.definition.bounds import MAX_PRIORITY
 from stepkeep.engine.groups import ActingEngine
 from stepkeep.kernel.errors import InvalidInput, NotFound
 from stepkeep.operations.answers import Answer, says
-from stepkeep.operations.following import JournalFollower
+from stepkeep.operations.definitions.publish import Newest, find_plan
 from stepkeep.operations.operation import RUN_ID, IdempotencyKey, RunId
-from stepkeep.operations.publish import Newest, find_plan
+from stepkeep.operations.runs.following import JournalFollower
 
 routes = Routes("Dialect run")
 

@@ -18,12 +18,12 @@ from stepkeep.engine.groups import ActingEngine
 from stepkeep.engine.result import Result
 from stepkeep.engine.run_actions import StepName
 from stepkeep.kernel.errors import InvalidInput, NotFound
-from stepkeep.kernel.states import RunState
+from stepkeep.kernel.machine.states import RunState
 from stepkeep.operations.answers import Answer, Moment, says
-from stepkeep.operations.following import JournalFollower
+from stepkeep.operations.definitions.publish import Newest, find_plan
 from stepkeep.operations.operation import Actor, IdempotencyKey, PageLimit, RunId, Time
-from stepkeep.operations.publish import Newest, find_plan
-from stepkeep.operations.run_answers import PastView
+from stepkeep.operations.runs.following import JournalFollower
+from stepkeep.operations.runs.run_answers import PastView
 
 routes, records = Routes("Runs"), Routes("Records")
 

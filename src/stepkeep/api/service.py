@@ -17,9 +17,9 @@ from stepkeep.api.session import Links
 from stepkeep.engine import AsyncEngine
 from stepkeep.engine.hosted import AsyncHostedWorker, vitals_of
 from stepkeep.metrics.exposition import Exposition
-from stepkeep.operations.tailing import Tailer
-from stepkeep.operations.watching import JournalWatch
-from stepkeep.operations.work_state import WorkState
+from stepkeep.operations.remote.work_state import WorkState
+from stepkeep.operations.runs.tailing import Tailer
+from stepkeep.operations.runs.watching import JournalWatch
 from stepkeep.store.change import KeyPlace
 
 

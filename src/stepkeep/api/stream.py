@@ -22,9 +22,9 @@ from stepkeep.api.routing import seat_of, service_of
 from stepkeep.engine.groups import ActingEngine
 from stepkeep.kernel.errors import InvalidInput, NotAllowed, StepkeepError
 from stepkeep.operations.answers import says
-from stepkeep.operations.following import JournalFollower
 from stepkeep.operations.operation import RunId
-from stepkeep.operations.tailing import Listener, TenantTail
+from stepkeep.operations.runs.following import JournalFollower
+from stepkeep.operations.runs.tailing import Listener, TenantTail
 
 log = logging.getLogger("stepkeep.api")
 

@@ -18,12 +18,12 @@ from stepkeep.api.routing import JsonAnswer, service_of, waiting
 from stepkeep.definition.secrets import reference
 from stepkeep.edges.safe_text import exception_text
 from stepkeep.engine.groups import ActingEngine
-from stepkeep.kernel.outcomes import Failed, Outcome, Released
-from stepkeep.kernel.states import Category
+from stepkeep.kernel.machine.outcomes import Failed, Outcome, Released
+from stepkeep.kernel.machine.states import Category
 from stepkeep.operations.operation import RUN_ID
-from stepkeep.operations.remote_work import RemoteWork, Report
-from stepkeep.operations.transact import Claim
-from stepkeep.operations.work_messages import (
+from stepkeep.operations.pipeline.transact import Claim
+from stepkeep.operations.remote.remote_work import RemoteWork, Report
+from stepkeep.operations.remote.work_messages import (
     ClaimedStep,
     Claims,
     RecordedCalls,
@@ -36,10 +36,11 @@ from stepkeep.operations.work_messages import (
     registered,
     reply_of,
 )
-from stepkeep.operations.work_outcomes import outcome_of
+from stepkeep.operations.remote.work_outcomes import outcome_of
 from stepkeep.store.change import Lease
-from stepkeep.worker.executor import Job, Prepared
-from stepkeep.worker.payloads import storable_text
+from stepkeep.worker.attempts.executor import Job, Prepared
+from stepkeep.worker.attempts.payloads import storable_text
+from stepkeep.worker.attempts.templates import inputs_of, numbers_read
 from stepkeep.worker.remote.requests import (
     CallsRequest,
     CheckpointRequest,
@@ -49,7 +50,6 @@ from stepkeep.worker.remote.requests import (
     RenewRequest,
     ReportRequest,
 )
-from stepkeep.worker.templates import inputs_of, numbers_read
 
 routes = Routes("Remote workers")
 

@@ -20,8 +20,17 @@ from stepkeep.api.work import ATTEMPT, WorkerId, work_of
 from stepkeep.engine.groups import ActingEngine
 from stepkeep.kernel.errors import StepkeepError
 from stepkeep.operations.operation import RUN_ID
-from stepkeep.operations.remote_work import Number
-from stepkeep.operations.work_messages import Kept, Network, Queues, RunData, StoredOne, queues_of, run_data, stored
+from stepkeep.operations.remote.remote_work import Number
+from stepkeep.operations.remote.work_messages import (
+    Kept,
+    Network,
+    Queues,
+    RunData,
+    StoredOne,
+    queues_of,
+    run_data,
+    stored,
+)
 from stepkeep.store.protocol import Notification
 from stepkeep.worker.remote.requests import EvidenceRequest, InputsRequest
 

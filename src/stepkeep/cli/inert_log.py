@@ -107,7 +107,7 @@ def install_log(level: str, form: str = "text") -> None:
 def _about(record: logging.LogRecord) -> dict[str, object]:
     """Which attempt a record is about, where it says so."""
     found = {told: getattr(record, name, None) for name, told in FIELDS.items()}
-    audit = sys.modules.get("stepkeep.operations.audit")  # loaded wherever there are requests
+    audit = sys.modules.get("stepkeep.operations.people.audit")  # loaded wherever there are requests
     asked = None if audit is None else audit.REQUEST.get()
     if asked is not None:
         found["request"] = asked.request_id

@@ -20,9 +20,9 @@ from stepkeep.edges.safe_text import inert_line
 from stepkeep.kernel.errors import InvalidInput
 
 if TYPE_CHECKING:
+    from stepkeep.worker.attempts.secrets import Secrets
     from stepkeep.worker.executors.command import CommandPolicy
     from stepkeep.worker.executors.http import HttpPolicy
-    from stepkeep.worker.secrets import Secrets
 
 P = ParamSpec("P")
 
@@ -134,7 +134,7 @@ class Policies(NamedTuple):
         )
 
     def _secrets(self) -> Secrets:
-        from stepkeep.worker.secrets import Secrets
+        from stepkeep.worker.attempts.secrets import Secrets
 
         for option, path, is_there in (
             ("--secrets-dir", self.secrets_dir, os.path.isdir),

@@ -15,7 +15,7 @@ from stepkeep.cli.render.times import span
 from stepkeep.operations.instants import instant
 
 if TYPE_CHECKING:
-    from stepkeep.kernel.journal import Entry, Hop
+    from stepkeep.kernel.machine.journal import Entry, Hop
 
 RUN = -1
 SETTLED = frozenset({"succeeded", "failed", "skipped", "cancelled"})

@@ -17,8 +17,8 @@ from stepkeep.cli.settings import Settings
 from stepkeep.kernel.errors import DefinitionError, InvalidInput
 
 if TYPE_CHECKING:
-    from stepkeep.definition.python import Workflow
-    from stepkeep.definition.registry import Registry
+    from stepkeep.definition.python.registry import Registry
+    from stepkeep.definition.python.workflow import Workflow
     from stepkeep.engine import AsyncEngine
     from stepkeep.kernel.definition import Definition
 
@@ -30,7 +30,7 @@ DEFINITION_FILES = (".yaml", ".yml", ".json")
 def load_handlers(apps: Sequence[str]) -> Registry:
     """Import the user's code and that of installed packages; returns the registry with its handlers."""
     from stepkeep.definition.apps import load_app, load_entry_points
-    from stepkeep.definition.registry import default_registry
+    from stepkeep.definition.python.registry import default_registry
 
     load_entry_points()
     for app in apps:
@@ -74,7 +74,7 @@ async def published_version(settings: Settings, engine: AsyncEngine, name: str, 
         from stepkeep.client.async_client import PublishedVersion, PublishedWorkflow
 
         return PublishedWorkflow(PublishedVersion(name, version, ""), "")
-    from stepkeep.operations.publish import find_plan
+    from stepkeep.operations.definitions.publish import find_plan
 
     return await find_plan(engine.transactor, name, version, tenant=engine.tenant)
 
@@ -86,7 +86,7 @@ def is_python(target: str) -> bool:
 def workflow_in(target: str) -> Workflow:
     """The workflow that a Python file makes; `file.py:name` chooses one of several."""
     from stepkeep.definition.apps import load_app
-    from stepkeep.definition.python import Workflow
+    from stepkeep.definition.python.workflow import Workflow
 
     path, _, name = target.partition(".py:")
     file = f"{path.removesuffix('.py')}.py"

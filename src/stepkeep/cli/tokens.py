@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from stepkeep.operations.people import token_hash
+from stepkeep.operations.people.people import token_hash
 from stepkeep.worker.runtime import Runtime
 
 if TYPE_CHECKING:

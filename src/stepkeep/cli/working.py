@@ -17,12 +17,12 @@ from stepkeep.cli.progress import Progress
 from stepkeep.cli.screens import Screen
 from stepkeep.edges.own_process import SECRET
 from stepkeep.kernel.errors import InvalidInput, StoreError
-from stepkeep.kernel.journal import SealedEntry, open_entry
+from stepkeep.kernel.machine.journal import SealedEntry, open_entry
 
 if TYPE_CHECKING:
     from stepkeep.engine import AsyncEngine
     from stepkeep.kernel.plan import Plan, PlannedStep
-    from stepkeep.operations.own_run import Lacking
+    from stepkeep.operations.runs.own_run import Lacking
     from stepkeep.worker.loop import Worker
 
 LOOK = 0.05
@@ -55,9 +55,9 @@ async def work_on(
     It has these capabilities and no other, whatever the definition asks for.
     """
     from stepkeep.cli.tokens import NotingRuntime, open_tokens
-    from stepkeep.operations.own_run import OwnRun
-    from stepkeep.operations.plans import plan_of
-    from stepkeep.operations.successors import successor_of
+    from stepkeep.operations.continuation.successors import successor_of
+    from stepkeep.operations.pipeline.plans import plan_of
+    from stepkeep.operations.runs.own_run import OwnRun
 
     plan = await plan_of(engine.transactor, engine.tenant, run_id)
     runtime = NotingRuntime()
@@ -97,7 +97,7 @@ async def work_on(
 async def require_handlers(engine: AsyncEngine, run_id: str, plan: Plan, kinds: Sequence[str]) -> None:
     """Refuse to work on a run without its handlers, or with an executor that is not among `kinds`: it would wait
     forever."""
-    from stepkeep.kernel.states import STEP_TERMINAL
+    from stepkeep.kernel.machine.states import STEP_TERMINAL
 
     rows = await engine.store.read_steps(engine.tenant, run_id)
     require_code(engine, run_id, plan, [plan.of(one) for one in rows if one.state not in STEP_TERMINAL], kinds)
@@ -118,11 +118,11 @@ def require_code(
     """Refuse steps that this program has no code for, or may not run."""
     from stepkeep.definition.built_in import is_built_in
     from stepkeep.definition.fit import misfit
-    from stepkeep.definition.rule_words import handlers_among
+    from stepkeep.definition.native.rule_words import handlers_among
     from stepkeep.definition.secrets import secrets_among
     from stepkeep.kernel.definition import Agent, Handler
-    from stepkeep.kernel.states import Phase
-    from stepkeep.worker.secrets import SecretReader, Secrets
+    from stepkeep.kernel.machine.states import Phase
+    from stepkeep.worker.attempts.secrets import SecretReader, Secrets
 
     missing: dict[str, None] = {}
     final = handlers_among(plan.definition.check_capabilities or ())
@@ -165,8 +165,8 @@ def require_code(
 def _require_kinds(run_id: str, plan: Plan, left: Sequence[PlannedStep], kinds: Sequence[str]) -> None:
     """Refuse what this program may not run, in the words of `explain`."""
     from stepkeep.kernel.plan import queue_specs
-    from stepkeep.operations.services import kinds_of
-    from stepkeep.operations.staffing import title
+    from stepkeep.operations.remote.services import kinds_of
+    from stepkeep.operations.runs.staffing import title
 
     specs, final = queue_specs(plan.definition), 2 * len(plan.steps)
     for no in sorted({*(plan.written_no(step.no) for step in left), final}):
@@ -213,7 +213,7 @@ class Follower:
 
     async def begin(self, *, resumed: bool) -> None:
         """Show the run from here on; events before it was resumed are not shown again."""
-        from stepkeep.operations.own_run import leased_elsewhere
+        from stepkeep.operations.runs.own_run import leased_elsewhere
 
         while resumed and (page := await self._pages()):
             for sealed in page:
@@ -259,7 +259,7 @@ class Follower:
 
     async def _look_at_progress(self) -> None:
         """Show how far the handlers of running steps say they are. They say it beside the journal."""
-        from stepkeep.operations.progress import progress_words, read_progress
+        from stepkeep.operations.runs.progress import progress_words, read_progress
 
         if time.monotonic() - self._far_at < LOOK_AT_PROGRESS or not self._progress.is_any_running:
             return

@@ -19,9 +19,9 @@ from uuid import uuid4
 import msgspec
 
 from stepkeep.client.binding import RemoteOperations, as_at_an_engine, at_a_service, plain, segment
-from stepkeep.definition.advice import log_ignored_once
-from stepkeep.definition.native import CheckReport, accepted
-from stepkeep.definition.registry import Output, default_registry
+from stepkeep.definition.native.advice import log_ignored_once
+from stepkeep.definition.native.reader import CheckReport, accepted
+from stepkeep.definition.python.registry import Output, default_registry
 from stepkeep.dialects.registry import check_file
 from stepkeep.edges.input_files import read_input
 from stepkeep.edges.own_process import variables
@@ -32,18 +32,18 @@ from stepkeep.engine.result import Result, settled_states
 from stepkeep.engine.starting import RunOptions, StartOptions
 from stepkeep.kernel.definition import Definition
 from stepkeep.kernel.errors import ConnectionLost, InvalidInput, NotAllowed, Problem, StoreUnavailable, Unreachable
-from stepkeep.kernel.states import RunState
+from stepkeep.kernel.machine.states import RunState
 from stepkeep.network.service import Service, again
 from stepkeep.operations.access import parse_key
 from stepkeep.operations.operation import needs_database
-from stepkeep.operations.people import MessageSent
-from stepkeep.operations.policies import PolicyRevision, PolicyView
-from stepkeep.operations.run_answers import PastView
-from stepkeep.operations.start import Started
+from stepkeep.operations.people.people import MessageSent
+from stepkeep.operations.people.policies import PolicyRevision, PolicyView
+from stepkeep.operations.pipeline.start import Started
+from stepkeep.operations.runs.run_answers import PastView
 
 if TYPE_CHECKING:
     from stepkeep.conformance.certificate import Certificate
-    from stepkeep.definition.retry import Duration
+    from stepkeep.definition.python.retry import Duration
     from stepkeep.engine.definitions import Runnable
 
 MAX_DEFINITION_BYTES = 256 * 1024
@@ -156,8 +156,8 @@ class AsyncClient(AsyncOperations):
 
     async def publish_policy(self, policy: str | Path | Mapping[str, Any], *, by: str | None = None) -> PolicyRevision:
         """Publish a policy, a file or a mapping, as the next revision of the tenant. Its cases must hold."""
-        from stepkeep.definition.document import read_document
         from stepkeep.definition.policy import publishable_policy
+        from stepkeep.definition.text.document import read_document
 
         if isinstance(policy, Mapping):
             return await super().publish_policy(policy, by=by)
@@ -354,7 +354,7 @@ class AsyncClient(AsyncOperations):
         raise InvalidInput("start: `connection` needs the database itself: a service has no place for it.")
 
     async def _publish_or_find(self, workflow: Runnable | WrittenWorkflow) -> PublishedWorkflow:
-        from stepkeep.definition.python import Workflow
+        from stepkeep.definition.python.workflow import Workflow
 
         try:
             return await self.publish(workflow)
@@ -370,8 +370,8 @@ class AsyncClient(AsyncOperations):
 
 def written(workflow: Runnable, *, elsewhere: bool = False) -> bytes:
     """A workflow as the service reads it. `elsewhere`: the code of its handlers is not here."""
-    from stepkeep.definition.declared import declare
-    from stepkeep.definition.python import Workflow
+    from stepkeep.definition.python.declared import declare
+    from stepkeep.definition.python.workflow import Workflow
 
     if isinstance(workflow, Workflow):
         text = msgspec.json.encode(workflow.document()).decode()
@@ -397,7 +397,7 @@ def _with_handlers(text: str, declared: dict[str, Any]) -> bytes:
 
 def _checked(workflow: Runnable) -> CheckReport:
     """The report on what `written` sends, with the places where the caller wrote it."""
-    from stepkeep.definition.python import Workflow
+    from stepkeep.definition.python.workflow import Workflow
 
     if isinstance(workflow, Workflow):
         return workflow.check()

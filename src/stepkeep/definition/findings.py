@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple, Protocol
 
-from stepkeep.definition.document import nearest
+from stepkeep.definition.text.document import nearest
 from stepkeep.kernel.errors import Problem
 
 Path = tuple[str | int, ...]

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from stepkeep.definition.registry import HandlerSpec
-from stepkeep.definition.template_text import OPENING, WHOLE_INPUT
+from stepkeep.definition.expressions.template_text import OPENING, WHOLE_INPUT
+from stepkeep.definition.python.registry import HandlerSpec
 from stepkeep.kernel.definition import Definition
 
 

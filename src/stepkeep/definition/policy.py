@@ -15,8 +15,7 @@ import msgspec
 from pydantic import Field, ValidationError
 
 from stepkeep.definition.bounds import BUDGET_PERIOD, MAX_POLICY_RULES, MAX_SHARED_BUDGETS
-from stepkeep.definition.build import budget_of, policy_of
-from stepkeep.definition.compiled_policy import (
+from stepkeep.definition.expressions.compiled_policy import (
     FACTS,
     LIVE_FACTS,
     CompiledPolicy,
@@ -24,21 +23,22 @@ from stepkeep.definition.compiled_policy import (
     limits_of,
     scope_of,
 )
-from stepkeep.definition.complaints import complaints
-from stepkeep.definition.conditions import compile_truth
-from stepkeep.definition.document import parse_document, read_document
-from stepkeep.definition.expressions import InvalidExpression
+from stepkeep.definition.expressions.conditions import compile_truth
+from stepkeep.definition.expressions.expressions import InvalidExpression
 from stepkeep.definition.findings import Finding, Path, located
-from stepkeep.definition.validators import Word, within
-from stepkeep.definition.written import Block, BudgetBlock, PolicyRuleBlock, Text, WorkflowBlock
+from stepkeep.definition.native.build import budget_of, policy_of
+from stepkeep.definition.native.validators import Word, within
+from stepkeep.definition.native.written import Block, BudgetBlock, PolicyRuleBlock, Text, WorkflowBlock
+from stepkeep.definition.text.complaints import complaints
+from stepkeep.definition.text.document import parse_document, read_document
 from stepkeep.edges.safe_text import type_name
+from stepkeep.kernel.decide.policy import Verdict
 from stepkeep.kernel.definition import (
     BudgetOf,
     PolicyEffect,
     SharedBudget,
 )
 from stepkeep.kernel.errors import DefinitionError, InvalidInput
-from stepkeep.kernel.policy import Verdict
 
 MAX_CASES = 2_000
 

@@ -11,8 +11,8 @@ from typing import Any
 import msgspec
 from msgspec import UNSET
 
+from stepkeep.definition.expressions.json_schema import is_at_hand, misfits
 from stepkeep.definition.findings import did_you_mean
-from stepkeep.definition.json_schema import is_at_hand, misfits
 from stepkeep.kernel.definition import Definition, InputField, InputType
 from stepkeep.kernel.errors import InvalidInput
 

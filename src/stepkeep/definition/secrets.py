@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
-from stepkeep.definition.expression_objects import Expr
-from stepkeep.definition.template_text import OPENING, Embedded, split
+from stepkeep.definition.expressions.objects import Expr
+from stepkeep.definition.expressions.template_text import OPENING, Embedded, split
 from stepkeep.edges.safe_text import plain_text, type_name
 from stepkeep.kernel.errors import InvalidInput
 

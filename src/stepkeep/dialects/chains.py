@@ -14,7 +14,7 @@ from pydantic import AfterValidator, Field
 from pydantic_core import PydanticCustomError
 
 from stepkeep.definition.findings import LOAD_IT, Finding, Path, did_you_mean
-from stepkeep.definition.registry import Registry
+from stepkeep.definition.python.registry import Registry
 
 # Short enough that the number of a repeated name still fits into the name of a step.
 WORD = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,55}")

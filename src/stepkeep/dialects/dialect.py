@@ -87,7 +87,7 @@ class FrontEnd(Protocol):
         ...
 
     def examine(self, data: Any, source: Any, handlers: Any = None) -> Any:
-        """The same contract as `stepkeep.definition.native.examine`: a CheckReport, never an exception."""
+        """The same contract as `stepkeep.definition.native.reader.examine`: a CheckReport, never an exception."""
         ...
 
 
@@ -137,7 +137,7 @@ class NoEvents:
 
 
 class Words(Protocol):
-    """A run in the dialect's own shapes, made from the canonical view (`operations.views.describe_run`).
+    """A run in the dialect's own shapes, made from the canonical view (`operations.runs.views.describe_run`).
 
     `canonical` is `{"run": …, "steps": […], "definition": …}`, the definition as plain data; `lines` are the run's log
     in this dialect, oldest first, without the closing line.

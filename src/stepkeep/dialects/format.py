@@ -13,13 +13,13 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from stepkeep.definition.advice import advised
-from stepkeep.definition.complaints import complaints
 from stepkeep.definition.findings import Finding, Path, Source, as_written, located
-from stepkeep.definition.graph import Node
-from stepkeep.definition.native import CheckReport
-from stepkeep.definition.registry import Registry
-from stepkeep.definition.schema import published
+from stepkeep.definition.native.advice import advised
+from stepkeep.definition.native.graph import Node
+from stepkeep.definition.native.reader import CheckReport
+from stepkeep.definition.native.schema import published
+from stepkeep.definition.python.registry import Registry
+from stepkeep.definition.text.complaints import complaints
 from stepkeep.kernel.definition import Definition
 
 M = TypeVar("M", bound=BaseModel)

@@ -19,9 +19,9 @@ from stepkeep.edges.safe_text import type_name
 from stepkeep.kernel.errors import DefinitionError, InvalidInput
 
 if TYPE_CHECKING:
-    from stepkeep.definition.document import Document
-    from stepkeep.definition.native import CheckReport
-    from stepkeep.definition.registry import Registry
+    from stepkeep.definition.native.reader import CheckReport
+    from stepkeep.definition.python.registry import Registry
+    from stepkeep.definition.text.document import Document
     from stepkeep.kernel.definition import Definition
 
 NATIVE = "native"
@@ -82,8 +82,8 @@ def recognise(data: Any) -> str:
 
 def check_file(path: str | Path, handlers: Registry | None = None, as_: str | None = None) -> CheckReport:
     """Every problem and warning of a file in any dialect. Never raises for its content."""
-    from stepkeep.definition.document import read_document
-    from stepkeep.definition.native import CheckReport
+    from stepkeep.definition.native.reader import CheckReport
+    from stepkeep.definition.text.document import read_document
 
     _known(as_)
     try:
@@ -95,7 +95,7 @@ def check_file(path: str | Path, handlers: Registry | None = None, as_: str | No
 
 def load_file(path: str | Path, handlers: Registry | None = None, as_: str | None = None) -> Definition:
     """The definition in a file in any dialect, or DefinitionError with every problem in it."""
-    from stepkeep.definition.native import accepted
+    from stepkeep.definition.native.reader import accepted
 
     return accepted(check_file(path, handlers, as_))
 
@@ -107,7 +107,7 @@ def examine(
 
     `all_known` means that `handlers` is complete; the dialects take no other.
     """
-    from stepkeep.definition import native
+    from stepkeep.definition.native import reader as native
 
     try:
         name = as_ or recognise(document.data)
@@ -130,7 +130,7 @@ def _package(name: object) -> str:
         raise InvalidInput(f"a dialect is named by a text, not by a value of type {type_name(name)}. {_choose()}")
     if name in names():
         return PACKAGES[name]
-    from stepkeep.definition.document import nearest
+    from stepkeep.definition.text.document import nearest
 
     known = (NATIVE, *names())
     meant = nearest(name, known)

@@ -14,10 +14,10 @@ from typing import Any
 from stepkeep.definition import arguments
 from stepkeep.definition.durations import InvalidDuration, parse_duration
 from stepkeep.kernel.errors import InvalidInput
-from stepkeep.kernel.states import RunState
+from stepkeep.kernel.machine.states import RunState
 from stepkeep.operations import validate
 from stepkeep.operations.typed import LargePart
-from stepkeep.worker.payloads import Unstorable, encode
+from stepkeep.worker.attempts.payloads import Unstorable, encode
 
 LARGEST_PAYLOAD_BYTES = 512 * 1024 * 1024
 """What `max_payload_bytes` may be at most: a database sends a value as a whole."""

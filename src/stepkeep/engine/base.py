@@ -6,21 +6,21 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from stepkeep.definition.registry import Registry
+from stepkeep.definition.python.registry import Registry
 from stepkeep.engine.arguments import optional_key
 from stepkeep.engine.blocking import Group
 from stepkeep.engine.hosted import AsyncHostedWorker, RunWorkers
-from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.definition import Definition
+from stepkeep.kernel.people.authority import Caller
 from stepkeep.kernel.plan import Plan
 from stepkeep.operations.access import Access
-from stepkeep.operations.audit import AuditLog
-from stepkeep.operations.by_key import KeySender
+from stepkeep.operations.messages.by_key import KeySender
 from stepkeep.operations.operation import Remote
-from stepkeep.operations.start import Starter
-from stepkeep.operations.transact import Transactor
+from stepkeep.operations.people.audit import AuditLog
+from stepkeep.operations.pipeline.start import Starter
+from stepkeep.operations.pipeline.transact import Transactor
+from stepkeep.operations.runs.waiting import RunWaiter
 from stepkeep.operations.triggers.firing import Firer
-from stepkeep.operations.waiting import RunWaiter
 from stepkeep.store.protocol import Store
 
 if TYPE_CHECKING:

@@ -9,15 +9,16 @@ from msgspec import Meta
 from stepkeep.engine.arguments import encode_payload, optional_key
 from stepkeep.engine.base import AsyncGroup
 from stepkeep.engine.blocking import Blocking, blocking
-from stepkeep.kernel.adoption import ContinuationKind
-from stepkeep.kernel.bounds import MAX_VERSION
+from stepkeep.kernel.composition.adoption import ContinuationKind
 from stepkeep.kernel.errors import InvalidInput
-from stepkeep.operations import going_on, validate
+from stepkeep.kernel.machine.bounds import MAX_VERSION
+from stepkeep.operations import validate
 from stepkeep.operations.access import READ, START
 from stepkeep.operations.answers import says
-from stepkeep.operations.going_on import ContinuationOptions, ContinuationPreview
+from stepkeep.operations.continuation import going_on
+from stepkeep.operations.continuation.going_on import ContinuationOptions, ContinuationPreview
 from stepkeep.operations.operation import Actor, IdempotencyKey, Name, RunId, group, operation
-from stepkeep.operations.start import Started
+from stepkeep.operations.pipeline.start import Started
 
 Version = Annotated[Annotated[int, Meta(ge=1, le=MAX_VERSION)] | None, says("A newer version of the workflow.")]
 From = Annotated[Name, says("The step; it and all that depends on it run again.")]

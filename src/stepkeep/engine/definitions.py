@@ -16,24 +16,39 @@ from stepkeep.definition.bounds import MAX_VERSION
 from stepkeep.dialects.registry import load_file
 from stepkeep.engine.arguments import looks_like_a_file, optional_key
 from stepkeep.engine.base import AsyncBase
-from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.definition import Definition
 from stepkeep.kernel.errors import InvalidInput
+from stepkeep.kernel.people.authority import Caller
 from stepkeep.kernel.plan import Plan
 from stepkeep.operations import validate
 from stepkeep.operations.access import OPERATE, READ, Scope
 from stepkeep.operations.answers import says
-from stepkeep.operations.diagnosis import UnservedSteps, unserved_steps
+from stepkeep.operations.definitions.publish import (
+    Definitions,
+    Newest,
+    as_draft,
+    find_plan,
+    is_published,
+    list_published,
+    publish,
+)
+from stepkeep.operations.definitions.schemas import (
+    Schemas,
+    SchemaView,
+    list_schemas,
+    publish_schema,
+    resolve_schemas,
+    show_schema,
+)
+from stepkeep.operations.definitions.versions import VersionDifferences, compare_versions
 from stepkeep.operations.operation import group, operation
-from stepkeep.operations.publish import Definitions, Newest, as_draft, find_plan, is_published, list_published, publish
-from stepkeep.operations.schemas import Schemas, SchemaView, list_schemas, publish_schema, resolve_schemas, show_schema
+from stepkeep.operations.runs.diagnosis import UnservedSteps, unserved_steps
 from stepkeep.operations.triggers.manage import install
 from stepkeep.operations.typed import InPython
-from stepkeep.operations.versions import VersionDifferences, compare_versions
 
 if TYPE_CHECKING:
-    from stepkeep.definition.python import Workflow
-    from stepkeep.definition.registry import Output
+    from stepkeep.definition.python.registry import Output
+    from stepkeep.definition.python.workflow import Workflow
 
 log = logging.getLogger("stepkeep.engine")
 
@@ -120,7 +135,7 @@ class AsyncDefinitions(AsyncBase):
         if isinstance(workflow, Plan | Newest):
             return workflow if isinstance(workflow, Plan) else workflow.plan
         # A caller with a Workflow has imported it; a worker without one need not.
-        from stepkeep.definition.python import Workflow
+        from stepkeep.definition.python.workflow import Workflow
 
         if isinstance(workflow, Workflow):
             workflow = workflow.definition()

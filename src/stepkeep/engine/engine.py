@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, Self, Ty
 from msgspec.structs import replace
 
 from stepkeep.definition import arguments
-from stepkeep.definition.handlers import registry_of
-from stepkeep.definition.registry import Output, Registry, default_registry
+from stepkeep.definition.python.handlers import registry_of
+from stepkeep.definition.python.registry import Output, Registry, default_registry
 from stepkeep.edges.safe_text import type_name
 from stepkeep.engine.arguments import LARGEST_PAYLOAD_BYTES, current_user
 from stepkeep.engine.blocking import blocking, like
@@ -35,19 +35,19 @@ from stepkeep.engine.starting import LONGEST_WAIT
 from stepkeep.kernel.errors import ConnectionLost, InvalidInput, StoreUnavailable, Unreachable
 from stepkeep.operations import validate
 from stepkeep.operations.access import Access, Credential, guarded, parse_key
-from stepkeep.operations.codec import PayloadCodec, mark_sealed
-from stepkeep.operations.payloads import MAX_PAYLOAD_BYTES, PayloadStore
-from stepkeep.operations.quotas import QuotaKeeper
-from stepkeep.operations.spans import find_spans
-from stepkeep.operations.start import Started
+from stepkeep.operations.people.quotas import QuotaKeeper
+from stepkeep.operations.pipeline.codec import PayloadCodec, mark_sealed
+from stepkeep.operations.pipeline.payloads import MAX_PAYLOAD_BYTES, PayloadStore
+from stepkeep.operations.pipeline.start import Started
+from stepkeep.operations.runs.spans import find_spans
 from stepkeep.store.callers import run_here
 from stepkeep.store.connect import connect
 from stepkeep.store.migrations import require_migrated
 from stepkeep.store.protocol import Store
+from stepkeep.worker.attempts.secrets import Given, Secrets, as_secrets
 from stepkeep.worker.outage import Outage
 from stepkeep.worker.pools.handler_loop import HandlerLoop, Lifespan, handler_loop
 from stepkeep.worker.runtime import Runtime
-from stepkeep.worker.secrets import Given, Secrets, as_secrets
 from stepkeep.worker.settings import Settings as WorkerSettings
 from stepkeep.worker.shared import NO_RUN
 

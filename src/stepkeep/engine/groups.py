@@ -29,8 +29,8 @@ from stepkeep.engine.triggers import AsyncTriggers, Triggers
 from stepkeep.engine.users import AsyncUsers, Users
 from stepkeep.engine.versions import AsyncVersions, Versions
 from stepkeep.operations.access import Access, guarded
-from stepkeep.operations.quotas import QuotaKeeper
-from stepkeep.operations.spans import find_spans
+from stepkeep.operations.people.quotas import QuotaKeeper
+from stepkeep.operations.runs.spans import find_spans
 from stepkeep.store.protocol import Store
 
 

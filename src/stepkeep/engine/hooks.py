@@ -8,21 +8,21 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from stepkeep.definition.hooks import MAX_BODY, Decision, HookRefused, Ignored, ToSend, ToStart
+from stepkeep.definition.native.hooks import MAX_BODY, Decision, HookRefused, Ignored, ToSend, ToStart
 from stepkeep.engine.base import AsyncGroup
 from stepkeep.engine.blocking import Blocking, blocking
 from stepkeep.kernel.errors import Conflict, InvalidInput, NotFound
 from stepkeep.kernel.plan import Plan
 from stepkeep.network.signatures import Headers
-from stepkeep.operations import hooks
 from stepkeep.operations.access import ADMINISTER, COMPLETE, READ
 from stepkeep.operations.answers import says
-from stepkeep.operations.hooks import Delivered, HookList, RemovedHook, SavedHook
+from stepkeep.operations.definitions.publish import Newest, find_plan
+from stepkeep.operations.messages import hooks
+from stepkeep.operations.messages.hooks import Delivered, HookList, RemovedHook, SavedHook
 from stepkeep.operations.operation import Actor, group, operation
-from stepkeep.operations.publish import Newest, find_plan
 from stepkeep.operations.typed import InPython
 from stepkeep.store.change import ANY_CALLER
-from stepkeep.worker.secrets import SecretReader, Secrets
+from stepkeep.worker.attempts.secrets import SecretReader, Secrets
 
 if TYPE_CHECKING:
     from stepkeep.engine.engine import AsyncEngine

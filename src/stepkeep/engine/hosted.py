@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias, TypedDict, T
 from stepkeep.edges.safe_text import exception_text
 from stepkeep.engine.loop_thread import LoopThread
 from stepkeep.kernel.errors import StoreUnavailable
-from stepkeep.operations.start import StartedHere
+from stepkeep.operations.pipeline.start import StartedHere
 
 if TYPE_CHECKING:
     from stepkeep.worker.loop import Worker

@@ -10,13 +10,13 @@ from msgspec import Meta
 from stepkeep.engine.base import AsyncGroup
 from stepkeep.engine.blocking import Blocking, blocking
 from stepkeep.engine.run_actions import Delegator, Gate, Required
-from stepkeep.operations import interventions
 from stepkeep.operations.access import DECIDE, OPERATE
 from stepkeep.operations.answers import says
-from stepkeep.operations.cases import MOST_PEOPLE
-from stepkeep.operations.interventions import NoteKept
 from stepkeep.operations.operation import Actor, Name, RunId, group, operation
-from stepkeep.operations.people import Decided, RunChange, answer_of
+from stepkeep.operations.people import interventions
+from stepkeep.operations.people.cases import MOST_PEOPLE
+from stepkeep.operations.people.interventions import NoteKept
+from stepkeep.operations.people.people import Decided, RunChange, answer_of
 
 Approvers = Annotated[
     Sequence[Name], Meta(max_length=MOST_PEOPLE, description="Who may decide it, besides those whom it names.")

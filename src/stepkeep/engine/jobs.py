@@ -14,11 +14,12 @@ from stepkeep.engine.base import AsyncGroup
 from stepkeep.engine.blocking import Blocking, blocking
 from stepkeep.engine.reading import AsyncReading
 from stepkeep.kernel.errors import InvalidInput
-from stepkeep.kernel.states import RUN_TERMINAL, RunState
-from stepkeep.operations import jobs, validate
+from stepkeep.kernel.machine.states import RUN_TERMINAL, RunState
+from stepkeep.operations import validate
 from stepkeep.operations.access import OPERATE, READ, Scope
 from stepkeep.operations.answers import says
-from stepkeep.operations.jobs import JobList, JobRuns, JobView
+from stepkeep.operations.continuation import jobs
+from stepkeep.operations.continuation.jobs import JobList, JobRuns, JobView
 from stepkeep.operations.operation import RUN_ID, Actor, Cursor, IdempotencyKey, Limit, Time, Words, group, operation
 from stepkeep.operations.typed import InPython
 from stepkeep.store.rows import JobAction

@@ -10,12 +10,12 @@ from msgspec import Meta
 from stepkeep.engine.arguments import duration, moment, optional_key
 from stepkeep.engine.base import AsyncGroup
 from stepkeep.engine.blocking import Blocking, blocking
-from stepkeep.operations import keys
 from stepkeep.operations.access import ADMINISTER, OWN, READ, Scope
 from stepkeep.operations.answers import says
-from stepkeep.operations.keys import KeyList, MadeKey, RevokedKey
 from stepkeep.operations.operation import Actor, Name, Time, group, operation
-from stepkeep.operations.quotas import Quota, Quotas
+from stepkeep.operations.people import keys
+from stepkeep.operations.people.keys import KeyList, MadeKey, RevokedKey
+from stepkeep.operations.people.quotas import Quota, Quotas
 from stepkeep.operations.typed import InPython
 
 KeyId = Annotated[str, Meta(max_length=255, description="The public id of a key.", examples=["0123456789abcdef"])]

@@ -9,13 +9,13 @@ from msgspec import Meta
 from stepkeep.definition.bounds import MAX_SLOTS, MAX_UNITS
 from stepkeep.engine.base import AsyncGroup
 from stepkeep.engine.blocking import Blocking, blocking
-from stepkeep.operations import pauses, resources, slots
 from stepkeep.operations.access import OPERATE, READ
 from stepkeep.operations.answers import says
+from stepkeep.operations.limits import pauses, resources, slots
+from stepkeep.operations.limits.pauses import PauseList
+from stepkeep.operations.limits.resources import ResourceList
+from stepkeep.operations.limits.slots import SlotList
 from stepkeep.operations.operation import Actor, Name, Words, group, operation
-from stepkeep.operations.pauses import PauseList
-from stepkeep.operations.resources import ResourceList
-from stepkeep.operations.slots import SlotList
 
 Queue = Annotated[str, Meta(max_length=255, description="Its name; the default queue is empty.")]
 

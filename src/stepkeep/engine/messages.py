@@ -8,20 +8,23 @@ from typing import Annotated, Any
 from msgspec import Meta
 
 from stepkeep.definition.bounds import MESSAGE_TTL
-from stepkeep.definition.retry import Duration, microseconds
+from stepkeep.definition.python.retry import Duration, microseconds
 from stepkeep.engine.arguments import encode_payload, optional_key
 from stepkeep.engine.base import AsyncGroup
 from stepkeep.engine.blocking import Blocking, blocking
 from stepkeep.engine.definitions import AsyncDefinitions, Runnable, names_version
 from stepkeep.kernel.errors import InvalidInput
-from stepkeep.operations import mailbox, people, plans, validate
+from stepkeep.operations import validate
 from stepkeep.operations.access import OPERATE, READ, Scope
 from stepkeep.operations.answers import says
-from stepkeep.operations.correlation import correlated_run
-from stepkeep.operations.mailbox import DroppedMessages, MessageList
+from stepkeep.operations.messages import mailbox
+from stepkeep.operations.messages.correlation import correlated_run
+from stepkeep.operations.messages.mailbox import DroppedMessages, MessageList
 from stepkeep.operations.operation import Limit, Name, group, operation
-from stepkeep.operations.people import MessageSent
-from stepkeep.operations.start import StartRequest
+from stepkeep.operations.people import people
+from stepkeep.operations.people.people import MessageSent
+from stepkeep.operations.pipeline import plans
+from stepkeep.operations.pipeline.start import StartRequest
 
 
 class AsyncMessages(AsyncDefinitions):

@@ -8,12 +8,13 @@ from msgspec import Meta
 
 from stepkeep.engine.base import AsyncGroup
 from stepkeep.engine.blocking import Blocking, blocking
-from stepkeep.kernel.bounds import MAX_VERSION
-from stepkeep.operations import jobs, migrating, validate
+from stepkeep.kernel.machine.bounds import MAX_VERSION
+from stepkeep.operations import validate
 from stepkeep.operations.access import OPERATE, READ
 from stepkeep.operations.answers import says
-from stepkeep.operations.jobs import JobView
-from stepkeep.operations.migrating import Migrated, MigrationPreview, MigrationsPreview
+from stepkeep.operations.continuation import jobs, migrating
+from stepkeep.operations.continuation.jobs import JobView
+from stepkeep.operations.continuation.migrating import Migrated, MigrationPreview, MigrationsPreview
 from stepkeep.operations.operation import Actor, Name, RunId, Words, group, operation
 from stepkeep.store.rows import JobAction
 

@@ -12,12 +12,12 @@ from stepkeep.engine.base import AsyncGroup
 from stepkeep.engine.blocking import Blocking, blocking
 from stepkeep.engine.sinks import SinkName
 from stepkeep.kernel.errors import InvalidInput, NotFound
-from stepkeep.operations import outbox, sinks, validate
+from stepkeep.operations import validate
 from stepkeep.operations.access import OPERATE, READ, WORKS
 from stepkeep.operations.answers import says
-from stepkeep.operations.declared_hooks import Selection
-from stepkeep.operations.operation import RUN_ID, Actor, Cursor, Limit, Name, RunId, group, operation
-from stepkeep.operations.outbox import (
+from stepkeep.operations.delivery import outbox, sinks
+from stepkeep.operations.delivery.declared_hooks import Selection
+from stepkeep.operations.delivery.outbox import (
     DeliveryDetails,
     DeliveryList,
     DroppedEvent,
@@ -26,13 +26,14 @@ from stepkeep.operations.outbox import (
     SinkActions,
     Undelivered,
 )
-from stepkeep.operations.outgoing import pending
+from stepkeep.operations.delivery.outgoing import pending
+from stepkeep.operations.operation import RUN_ID, Actor, Cursor, Limit, Name, RunId, group, operation
 from stepkeep.operations.typed import InPython
 from stepkeep.sinks.event import OutgoingEvent
 from stepkeep.sinks.interface import MAX_REASON
 from stepkeep.sinks.registry import kind_of
 from stepkeep.store.deliveries import Report
-from stepkeep.worker.relay import MAX_ATTEMPTS, backoff_us
+from stepkeep.worker.chores.relay import MAX_ATTEMPTS, backoff_us
 
 MOST_TAKEN = 1000
 LONGEST_LEASE = 3600

@@ -9,11 +9,11 @@ from typing import Annotated, Any
 from msgspec import Meta
 
 from stepkeep.engine.base import AsyncBase
-from stepkeep.kernel.bounds import INT
-from stepkeep.operations import policies
+from stepkeep.kernel.machine.bounds import INT
 from stepkeep.operations.access import ADMINISTER, READ
 from stepkeep.operations.operation import Actor, RunId, group, operation
-from stepkeep.operations.policies import PolicyList, PolicyRevision, PolicyView, Replay
+from stepkeep.operations.people import policies
+from stepkeep.operations.people.policies import PolicyList, PolicyRevision, PolicyView, Replay
 from stepkeep.operations.typed import InPython
 
 Policy = Annotated[

@@ -21,21 +21,24 @@ from stepkeep.engine.base import AsyncBase
 from stepkeep.engine.hosted import vitals_of
 from stepkeep.engine.result import Result
 from stepkeep.kernel.errors import InvalidInput
-from stepkeep.kernel.states import RunState
+from stepkeep.kernel.machine.states import RunState
 from stepkeep.metrics.embedded import exposition_of
-from stepkeep.operations import approvals, diagnosis, projected, retention, validate, views
+from stepkeep.operations import validate
 from stepkeep.operations.access import READ, Scope
 from stepkeep.operations.answers import says
-from stepkeep.operations.approvals import ApprovalList
-from stepkeep.operations.diagnosis import ExplanationView
-from stepkeep.operations.lines import encode_line
-from stepkeep.operations.log import export_run
+from stepkeep.operations.logs import retention
+from stepkeep.operations.logs.lines import encode_line
+from stepkeep.operations.logs.log import export_run
 from stepkeep.operations.operation import Actor, Limit, Name, Row, RunId, Time, Words, group, operation
-from stepkeep.operations.run_answers import PastView, RunDifferences, RunList, RunView, StepView
-from stepkeep.operations.run_differences import compare_runs
-from stepkeep.operations.search import Terms, search_runs
-from stepkeep.operations.statistics import StatisticsView, read_statistics
-from stepkeep.operations.status import StatusView, WorkerList, list_workers, read_status
+from stepkeep.operations.people import approvals
+from stepkeep.operations.people.approvals import ApprovalList
+from stepkeep.operations.runs import diagnosis, projected, views
+from stepkeep.operations.runs.diagnosis import ExplanationView
+from stepkeep.operations.runs.run_answers import PastView, RunDifferences, RunList, RunView, StepView
+from stepkeep.operations.runs.run_differences import compare_runs
+from stepkeep.operations.runs.search import Terms, search_runs
+from stepkeep.operations.runs.statistics import StatisticsView, read_statistics
+from stepkeep.operations.runs.status import StatusView, WorkerList, list_workers, read_status
 from stepkeep.operations.typed import InPython
 from stepkeep.store.records import RunFilter
 

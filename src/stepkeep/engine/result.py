@@ -11,11 +11,11 @@ from typing import Generic, Self
 
 import msgspec
 
-from stepkeep.definition.registry import Output
+from stepkeep.definition.python.registry import Output
 from stepkeep.edges.safe_text import html_table, inert_line
 from stepkeep.kernel.errors import InvalidInput, RunNotSucceeded
-from stepkeep.kernel.states import RUN_TERMINAL, RunState
-from stepkeep.operations.run_answers import RunView, Waiting
+from stepkeep.kernel.machine.states import RUN_TERMINAL, RunState
+from stepkeep.operations.runs.run_answers import RunView, Waiting
 
 MOST_SHOWN = 300
 """How many characters the repr of a result has at most."""

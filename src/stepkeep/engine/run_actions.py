@@ -10,13 +10,15 @@ from msgspec import Meta
 from stepkeep.definition import arguments
 from stepkeep.engine.arguments import encode_payload
 from stepkeep.engine.base import AsyncBase
-from stepkeep.operations import pausing, people, quarantine, rollback, validate
+from stepkeep.operations import validate
 from stepkeep.operations.access import COMPLETE, DECIDE, OPERATE, READ
 from stepkeep.operations.answers import says
+from stepkeep.operations.continuation import pausing, quarantine, rollback
+from stepkeep.operations.continuation.quarantine import QuarantineList, QuarantineView
+from stepkeep.operations.continuation.rollback import RollbackPreview
 from stepkeep.operations.operation import Actor, Name, RunId, Words, group, operation
-from stepkeep.operations.people import MAX_EVIDENCE, Completed, Decided, NewToken, RunChange
-from stepkeep.operations.quarantine import QuarantineList, QuarantineView
-from stepkeep.operations.rollback import RollbackPreview
+from stepkeep.operations.people import people
+from stepkeep.operations.people.people import MAX_EVIDENCE, Completed, Decided, NewToken, RunChange
 from stepkeep.operations.typed import InPython
 from stepkeep.worker.runtime import Runtime
 

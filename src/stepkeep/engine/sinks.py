@@ -14,18 +14,18 @@ from stepkeep.edges.safe_text import exception_text, inert_line, type_name
 from stepkeep.engine.base import AsyncBase, AsyncGroup
 from stepkeep.engine.blocking import Blocking, blocking
 from stepkeep.kernel.errors import InvalidInput, NotAllowed, NotFound
-from stepkeep.operations import sinks
 from stepkeep.operations.access import ADMINISTER, READ
 from stepkeep.operations.answers import says
+from stepkeep.operations.delivery import sinks
+from stepkeep.operations.delivery.sinks import RemovedSink, SinkList, SinkView, TestedSink
 from stepkeep.operations.operation import Actor, Name, Words, group, operation
-from stepkeep.operations.sinks import RemovedSink, SinkList, SinkView, TestedSink
 from stepkeep.operations.typed import InPython
 from stepkeep.sinks.event import OutgoingEvent, Source
 from stepkeep.sinks.interface import MAX_REASON, SEND_SECONDS, SinkContext
 from stepkeep.sinks.registry import kind_of
 from stepkeep.store.rows import SinkRow
+from stepkeep.worker.attempts.secrets import Given, SecretReader, Secrets, as_secrets
 from stepkeep.worker.executors.http import HttpPolicy
-from stepkeep.worker.secrets import Given, SecretReader, Secrets, as_secrets
 
 OPERATOR_KINDS = {"jsonl": "writes to the disk of a worker", "command": "runs a program on the machine of a worker"}
 """Kinds of sinks that reach what belongs to the operator, and not to a tenant, and what they do."""

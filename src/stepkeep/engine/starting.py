@@ -17,26 +17,28 @@ from msgspec.structs import replace
 
 from stepkeep.definition import arguments
 from stepkeep.definition.bounds import START_DELAY
-from stepkeep.definition.missing_outputs import may_skip
-from stepkeep.definition.registry import Output
-from stepkeep.definition.retry import Duration, microseconds
+from stepkeep.definition.expressions.missing_outputs import may_skip
+from stepkeep.definition.python.registry import Output
+from stepkeep.definition.python.retry import Duration, microseconds
 from stepkeep.engine.arguments import encode_labels, encode_payload, moment, optional_key
 from stepkeep.engine.definitions import AsyncDefinitions, Runnable, names_version
 from stepkeep.engine.hosted import Ability, AsyncHostedWorker, Begin, WorkerOptions
 from stepkeep.engine.reading import AsyncReading
 from stepkeep.engine.result import Result, settled_states
+from stepkeep.kernel.machine.states import RUN_TERMINAL, RunState
 from stepkeep.kernel.plan import Plan
-from stepkeep.kernel.states import RUN_TERMINAL, RunState
-from stepkeep.operations import plans, retention, validate
+from stepkeep.operations import validate
 from stepkeep.operations.access import START
 from stepkeep.operations.answers import says
+from stepkeep.operations.continuation.rerun import rerun
+from stepkeep.operations.continuation.successors import successor_of
+from stepkeep.operations.delivery.run_webhooks import require_released
+from stepkeep.operations.logs import retention
 from stepkeep.operations.operation import Actor, IdempotencyKey, RunId, group, operation
-from stepkeep.operations.own_run import OwnRun, lacking_of, leased_elsewhere
-from stepkeep.operations.rerun import rerun
-from stepkeep.operations.results import RunResult
-from stepkeep.operations.run_webhooks import require_released
-from stepkeep.operations.start import IdleStarted, Started, StartedHere, StartRequest, start_idle
-from stepkeep.operations.successors import successor_of
+from stepkeep.operations.pipeline import plans
+from stepkeep.operations.pipeline.start import IdleStarted, Started, StartedHere, StartRequest, start_idle
+from stepkeep.operations.runs.own_run import OwnRun, lacking_of, leased_elsewhere
+from stepkeep.operations.runs.results import RunResult
 from stepkeep.store.callers import callers_transaction
 
 if TYPE_CHECKING:
@@ -386,7 +388,7 @@ class AsyncStarting(AsyncDefinitions, AsyncReading):
         'Hello, Ada'
         >>> worker.stop()
         """
-        from stepkeep.worker.archives import archiving
+        from stepkeep.worker.chores.archives import archiving
 
         hosted = AsyncHostedWorker(self.worker(**options), archiving(self.transactor, tenant=self.tenant))
         await hosted.begin()

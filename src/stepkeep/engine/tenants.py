@@ -11,16 +11,17 @@ from stepkeep.engine.arguments import moment, optional_key
 from stepkeep.engine.base import AsyncGroup
 from stepkeep.engine.blocking import Blocking, blocking
 from stepkeep.kernel.errors import InvalidInput, NotAllowed
-from stepkeep.operations import audit, network, principals, quotas, run_webhooks
 from stepkeep.operations.access import ADMINISTER, READ
 from stepkeep.operations.answers import says
-from stepkeep.operations.audit import AuditPage
-from stepkeep.operations.network import Allowed
+from stepkeep.operations.delivery import run_webhooks
+from stepkeep.operations.delivery.run_webhooks import MOST_SECRETS, TenantSigning
 from stepkeep.operations.operation import Actor, Cursor, Limit, Name, Time, group, operation
 from stepkeep.operations.operation import operation as row
-from stepkeep.operations.principals import TenantList, TenantView
-from stepkeep.operations.quotas import Quota, Quotas, TenantQuotas
-from stepkeep.operations.run_webhooks import MOST_SECRETS, TenantSigning
+from stepkeep.operations.people import audit, network, principals, quotas
+from stepkeep.operations.people.audit import AuditPage
+from stepkeep.operations.people.network import Allowed
+from stepkeep.operations.people.principals import TenantList, TenantView
+from stepkeep.operations.people.quotas import Quota, Quotas, TenantQuotas
 from stepkeep.operations.typed import InPython
 from stepkeep.store.rows import AuditFilter
 

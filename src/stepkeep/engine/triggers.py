@@ -116,7 +116,7 @@ class AsyncTriggers(AsyncGroup):
         'order.paid'
         """
         given = {"with" if key == "with_" else key: value for key, value in trigger.items()}
-        from stepkeep.definition.triggers import read_trigger
+        from stepkeep.definition.native.triggers import read_trigger
 
         spec = read_trigger(given, manage.trigger_name(name))
         wanted, caller = validate.key("the name of the workflow", workflow), self._caller(by)

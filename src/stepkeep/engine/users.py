@@ -9,14 +9,15 @@ from msgspec import Meta
 from stepkeep.engine.arguments import moment, optional_key
 from stepkeep.engine.base import AsyncGroup
 from stepkeep.engine.blocking import Blocking, blocking
-from stepkeep.kernel.authority import MembershipKind
 from stepkeep.kernel.errors import InvalidInput
-from stepkeep.operations import principals, validate
+from stepkeep.kernel.people.authority import MembershipKind
+from stepkeep.operations import validate
 from stepkeep.operations.access import ADMINISTER, OWN, READ
 from stepkeep.operations.answers import says
 from stepkeep.operations.operation import Actor, Cursor, Limit, Name, Time, Words, group, operation
-from stepkeep.operations.people_journal import History
-from stepkeep.operations.principals import (
+from stepkeep.operations.people import principals
+from stepkeep.operations.people.people_journal import History
+from stepkeep.operations.people.principals import (
     DelegationList,
     DelegationView,
     DisabledUser,

@@ -9,11 +9,12 @@ from msgspec import Meta
 from stepkeep.definition.bounds import MAX_VERSION
 from stepkeep.engine.base import AsyncGroup
 from stepkeep.engine.blocking import Blocking, blocking
-from stepkeep.operations import validate, withdrawn
+from stepkeep.operations import validate
 from stepkeep.operations.access import OPERATE, READ
+from stepkeep.operations.definitions import withdrawn
+from stepkeep.operations.definitions.publish import DefinitionView, show_published
+from stepkeep.operations.definitions.withdrawn import MAX_REASON, Restored, Withdrawn
 from stepkeep.operations.operation import Actor, Row, group, operation
-from stepkeep.operations.publish import DefinitionView, show_published
-from stepkeep.operations.withdrawn import MAX_REASON, Restored, Withdrawn
 
 WorkflowName = Annotated[str, Meta(max_length=255, description="The name of a workflow.", examples=["hello"])]
 Version = Annotated[int, Meta(ge=1, le=MAX_VERSION)]

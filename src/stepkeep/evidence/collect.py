@@ -27,18 +27,19 @@ from stepkeep.dialects import registry as dialects
 from stepkeep.evidence.pack import Contents, Payload
 from stepkeep.evidence.people import PeopleRecord, read_record
 from stepkeep.evidence.verifier import ACTS
-from stepkeep.kernel.adoption import ContinuationKind
-from stepkeep.kernel.child_runs import is_child
+from stepkeep.kernel.composition.adoption import ContinuationKind
+from stepkeep.kernel.composition.child_runs import is_child
 from stepkeep.kernel.definition import Flow, OnExceeded, decode_definition
 from stepkeep.kernel.errors import Conflict, DefinitionChanged, PayloadSealed, Unreadable
-from stepkeep.kernel.journal import SealedEntry, open_entry
-from stepkeep.kernel.rows import Child, ChildState, Run
-from stepkeep.kernel.states import RUN_TERMINAL
-from stepkeep.operations import plans, views
-from stepkeep.operations.lines import encode_line
-from stepkeep.operations.log import canonical_machines, lines_of, stored_payloads
-from stepkeep.operations.payloads import Payloads as StoredPayloads
-from stepkeep.operations.transact import Transactor
+from stepkeep.kernel.machine.journal import SealedEntry, open_entry
+from stepkeep.kernel.machine.rows import Child, ChildState, Run
+from stepkeep.kernel.machine.states import RUN_TERMINAL
+from stepkeep.operations.logs.lines import encode_line
+from stepkeep.operations.logs.log import canonical_machines, lines_of, stored_payloads
+from stepkeep.operations.pipeline import plans
+from stepkeep.operations.pipeline.payloads import Payloads as StoredPayloads
+from stepkeep.operations.pipeline.transact import Transactor
+from stepkeep.operations.runs import views
 from stepkeep.store.change import StoredDefinition, StoredPolicy
 from stepkeep.store.records import WholeRun
 

@@ -16,7 +16,7 @@ from stepkeep.evidence.signing import SigningKey
 from stepkeep.evidence.verifier import head_message
 from stepkeep.kernel.errors import StepkeepError
 from stepkeep.operations.answers import Answer
-from stepkeep.operations.transact import Transactor
+from stepkeep.operations.pipeline.transact import Transactor
 from stepkeep.store.records import FIRST_ID, SignedHead, UnsignedHead
 
 BATCH = 100

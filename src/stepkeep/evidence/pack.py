@@ -25,10 +25,10 @@ from stepkeep.evidence.verifier import (
     STREAMED,
     sha256,
 )
-from stepkeep.kernel.authority import Authority
 from stepkeep.kernel.errors import InvalidInput
-from stepkeep.kernel.rows import Vote
-from stepkeep.kernel.tables import RUN, STEP, Machine
+from stepkeep.kernel.machine.rows import Vote
+from stepkeep.kernel.machine.tables import RUN, STEP, Machine
+from stepkeep.kernel.people.authority import Authority
 from stepkeep.store.principals import SealedPeopleEntry
 from stepkeep.store.records import WholeRun
 

@@ -15,13 +15,13 @@ from stepkeep.conformance.digests import Payloads, sha256_of
 from stepkeep.conformance.moment import PastRun, PastStep, follow_to
 from stepkeep.evidence.collect import Collected, collect
 from stepkeep.kernel.errors import NoSuchName
-from stepkeep.kernel.states import RunState
+from stepkeep.kernel.machine.states import RunState
 from stepkeep.operations.instants import instant
-from stepkeep.operations.lines import encode_line
-from stepkeep.operations.log import canonical_machines, lines_of
-from stepkeep.operations.plans import plan_for
-from stepkeep.operations.run_answers import JudgeFinding, PastEntry, PastRunDetail, PastStepDetail, PastView
-from stepkeep.operations.transact import Transactor
+from stepkeep.operations.logs.lines import encode_line
+from stepkeep.operations.logs.log import canonical_machines, lines_of
+from stepkeep.operations.pipeline.plans import plan_for
+from stepkeep.operations.pipeline.transact import Transactor
+from stepkeep.operations.runs.run_answers import JudgeFinding, PastEntry, PastRunDetail, PastStepDetail, PastView
 
 UNKNOWN = "the stored value does not have the digest that the journal has"
 

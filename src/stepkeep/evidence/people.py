@@ -12,11 +12,11 @@ from typing import Any, Required, TypedDict
 import msgspec
 
 from stepkeep.evidence.verifier import Register, sha256
-from stepkeep.kernel.authority import Authority, Caller
 from stepkeep.kernel.errors import Contended
-from stepkeep.operations.audit import told_of_chain, verify_chain
-from stepkeep.operations.people_journal import History, PeopleChain, entry_view
-from stepkeep.operations.transact import again_if_contended
+from stepkeep.kernel.people.authority import Authority, Caller
+from stepkeep.operations.people.audit import told_of_chain, verify_chain
+from stepkeep.operations.people.people_journal import History, PeopleChain, entry_view
+from stepkeep.operations.pipeline.transact import again_if_contended
 from stepkeep.store.principals import SealedPeopleEntry
 from stepkeep.store.protocol import Store
 

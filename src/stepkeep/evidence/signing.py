@@ -16,7 +16,7 @@ import msgspec
 
 from stepkeep.evidence.verifier import BASE, ORDER, challenge, encode_point, head_message, multiply, pack_message
 from stepkeep.kernel.errors import InvalidInput
-from stepkeep.kernel.rows import Run
+from stepkeep.kernel.machine.rows import Run
 
 SEED_BYTES = 32
 MOST_BYTES = 4096

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from stepkeep.kernel.states import RETRIED_BY_DEFAULT, Category, ErrorClass, OnFailure, StepState
+from stepkeep.kernel.machine.states import RETRIED_BY_DEFAULT, Category, ErrorClass, OnFailure, StepState
 from stepkeep.kernel.triggers import TriggerSpec
 
 SECOND = 1_000_000

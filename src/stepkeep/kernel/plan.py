@@ -14,6 +14,8 @@ from typing import Any, Protocol
 import msgspec
 from msgspec.structs import replace
 
+from stepkeep.kernel.composition.segments import Segment, element_name, lay_out, read_element_name, segment_at
+from stepkeep.kernel.decide.policy import Policy
 from stepkeep.kernel.definition import (
     HOOK_RETRY,
     Agent,
@@ -39,11 +41,9 @@ from stepkeep.kernel.definition import (
     templates_of,
 )
 from stepkeep.kernel.errors import InvariantBroken
-from stepkeep.kernel.policy import Policy
-from stepkeep.kernel.rows import Called, Step
-from stepkeep.kernel.segments import Segment, element_name, lay_out, read_element_name, segment_at
-from stepkeep.kernel.separation import Constraint, duties_of_execution
-from stepkeep.kernel.states import OnFailure, Phase, StepState
+from stepkeep.kernel.machine.rows import Called, Step
+from stepkeep.kernel.machine.states import OnFailure, Phase, StepState
+from stepkeep.kernel.people.separation import Constraint, duties_of_execution
 
 MOST_REMEMBERED = 2_000
 """How many calls a plan remembers."""

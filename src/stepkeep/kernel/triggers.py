@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from stepkeep.kernel.states import RUN_TERMINAL, RunState
+from stepkeep.kernel.machine.states import RUN_TERMINAL, RunState
 
 DAY = 86_400 * 1_000_000
 

@@ -6,10 +6,10 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from stepkeep.kernel.journal import RUN_ENTITY, Cause, Entry, Hop, SealedEntry, seal
-from stepkeep.kernel.rows import Worker
-from stepkeep.kernel.states import WorkerState
-from stepkeep.kernel.tables import WORKER, WorkerTrigger
+from stepkeep.kernel.machine.journal import RUN_ENTITY, Cause, Entry, Hop, SealedEntry, seal
+from stepkeep.kernel.machine.rows import Worker
+from stepkeep.kernel.machine.states import WorkerState
+from stepkeep.kernel.machine.tables import WORKER, WorkerTrigger
 
 
 def move_worker(

@@ -26,8 +26,8 @@ from stepkeep.engine import AsyncEngine
 from stepkeep.engine.arguments import looks_like_a_file
 from stepkeep.kernel.errors import InvalidInput, NotAllowed, StepkeepError
 from stepkeep.operations.operation import Operation, refusal, routed
-from stepkeep.operations.people import Decided, MessageSent
-from stepkeep.operations.run_answers import RunView
+from stepkeep.operations.people.people import Decided, MessageSent
+from stepkeep.operations.runs.run_answers import RunView
 from stepkeep.operations.typed import Wrong
 
 log = logging.getLogger("stepkeep.mcp")

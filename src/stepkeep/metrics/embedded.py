@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from stepkeep.kernel.errors import InvalidInput
-from stepkeep.operations.transact import Transactor
+from stepkeep.operations.pipeline.transact import Transactor
 
 if TYPE_CHECKING:
     from stepkeep.metrics.exposition import Exposition

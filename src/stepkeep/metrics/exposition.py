@@ -19,7 +19,7 @@ from prometheus_client.registry import Collector
 from stepkeep.metrics.families import Family, Values, counter, gauge, of_process, of_seed
 from stepkeep.metrics.gauges import StoreGauges
 from stepkeep.metrics.lag import LoopLag
-from stepkeep.operations.transact import Transactor
+from stepkeep.operations.pipeline.transact import Transactor
 from stepkeep.worker.vitals import Vitals
 
 More = Callable[[], Iterable[Family]]

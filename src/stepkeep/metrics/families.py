@@ -13,7 +13,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 
 from stepkeep.dialects.run.machine import RUN, STEP
 from stepkeep.metrics.names import METRICS
-from stepkeep.operations.measures import NEW, Histogram, Measures
+from stepkeep.operations.pipeline.measures import NEW, Histogram, Measures
 
 RUNNING = "RUNNING"
 

@@ -14,12 +14,12 @@ from collections.abc import Awaitable, Callable
 
 from stepkeep.kernel.errors import StepkeepError
 from stepkeep.metrics.families import Family, gauge
-from stepkeep.operations import counting
-from stepkeep.operations.diagnosis import Staff, read_staff
-from stepkeep.operations.retention import first_id_at
-from stepkeep.operations.staffing import title
-from stepkeep.operations.status import LATE, MOST_STUCK
-from stepkeep.operations.transact import Transactor
+from stepkeep.operations.logs.retention import first_id_at
+from stepkeep.operations.pipeline.transact import Transactor
+from stepkeep.operations.runs import counting
+from stepkeep.operations.runs.diagnosis import Staff, read_staff
+from stepkeep.operations.runs.staffing import title
+from stepkeep.operations.runs.status import LATE, MOST_STUCK
 from stepkeep.store.listing import LIVE as LIVE_STATES
 from stepkeep.store.records import Backlog
 

@@ -12,7 +12,7 @@ from typing import TypedDict
 
 from stepkeep.metrics.exposition import Exposition
 from stepkeep.metrics.port import HealthAnswer, Port, open_port
-from stepkeep.operations.transact import Transactor
+from stepkeep.operations.pipeline.transact import Transactor
 from stepkeep.worker.loop import Worker
 
 

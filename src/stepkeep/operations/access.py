@@ -20,11 +20,11 @@ from typing import Any, TypeVar
 import msgspec
 
 from stepkeep.edges.secret_values import KNOWN
-from stepkeep.kernel.authority import ADMIN, ANY_WORK, VOUCH, WORK, Caller, KeyUsed, WorkLimits, admit
 from stepkeep.kernel.errors import InvalidInput, NotAllowed, StepkeepError
-from stepkeep.operations import audit
-from stepkeep.operations.audit import AuditLog
-from stepkeep.operations.shared_reads import SharedReads
+from stepkeep.kernel.people.authority import ADMIN, ANY_WORK, VOUCH, WORK, Caller, KeyUsed, WorkLimits, admit
+from stepkeep.operations.people import audit
+from stepkeep.operations.people.audit import AuditLog
+from stepkeep.operations.pipeline.shared_reads import SharedReads
 from stepkeep.store.principals import (
     NO_SECRET,
     ApiKey,

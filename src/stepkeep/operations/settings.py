@@ -12,11 +12,11 @@ from typing import Any
 
 import msgspec
 
-from stepkeep.kernel.authority import Caller
+from stepkeep.kernel.people.authority import Caller
 from stepkeep.operations import validate
 from stepkeep.operations.answers import Answer
 from stepkeep.operations.instants import instant
-from stepkeep.operations.transact import again_if_contended
+from stepkeep.operations.pipeline.transact import again_if_contended
 from stepkeep.store.change import StoredSetting
 from stepkeep.store.protocol import Store
 

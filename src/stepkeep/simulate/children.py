@@ -10,10 +10,10 @@ from collections.abc import Callable
 
 import msgspec
 
+from stepkeep.kernel.composition.segments import element_name
 from stepkeep.kernel.definition import Definition, SubWorkflow, templates_of
+from stepkeep.kernel.machine.states import RunState
 from stepkeep.kernel.plan import PlannedStep
-from stepkeep.kernel.segments import element_name
-from stepkeep.kernel.states import RunState
 
 Find = Callable[[SubWorkflow], Definition | None]
 """The definition of a child; None if there is none to be found."""

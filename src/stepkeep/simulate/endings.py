@@ -12,7 +12,7 @@ from collections.abc import Iterable
 import msgspec
 
 from stepkeep.kernel.definition import Effect
-from stepkeep.kernel.states import STEP_WAITING, Phase, Rollback, RunState, StepState
+from stepkeep.kernel.machine.states import STEP_WAITING, Phase, Rollback, RunState, StepState
 from stepkeep.simulate.children import child_key
 from stepkeep.simulate.fates import Deviation, Fate
 from stepkeep.simulate.world import World

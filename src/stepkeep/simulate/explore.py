@@ -13,11 +13,11 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from stepkeep.kernel.events import StepClaimed
+from stepkeep.kernel.composition.segments import read_element_name
+from stepkeep.kernel.machine.events import StepClaimed
+from stepkeep.kernel.machine.rows import is_exhausted
+from stepkeep.kernel.machine.states import STEP_TERMINAL, Phase, RunState, StepState
 from stepkeep.kernel.plan import Plan, PlannedStep
-from stepkeep.kernel.rows import is_exhausted
-from stepkeep.kernel.segments import read_element_name
-from stepkeep.kernel.states import STEP_TERMINAL, Phase, RunState, StepState
 from stepkeep.simulate import script
 from stepkeep.simulate.endings import Ending, ending_of
 from stepkeep.simulate.fates import Deviation, Fate, FatePoint, Part, case_place, deviation, fates_of

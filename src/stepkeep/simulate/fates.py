@@ -14,11 +14,11 @@ from typing import NamedTuple
 import msgspec
 from msgspec import UNSET
 
+from stepkeep.kernel.composition.segments import element_name
+from stepkeep.kernel.decide.retry import may_retry
 from stepkeep.kernel.definition import OnExhausted
+from stepkeep.kernel.machine.states import NEVER_RETRIED, Category, Phase, StepState
 from stepkeep.kernel.plan import PlannedStep
-from stepkeep.kernel.retry import may_retry
-from stepkeep.kernel.segments import element_name
-from stepkeep.kernel.states import NEVER_RETRIED, Category, Phase, StepState
 from stepkeep.simulate.children import UNKNOWN, ChildEnds
 
 

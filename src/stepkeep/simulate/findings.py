@@ -13,12 +13,12 @@ from itertools import islice
 import msgspec
 
 from stepkeep.definition.durations import format_duration
-from stepkeep.definition.lint import ask_first, skip_cascades
-from stepkeep.definition.missing_outputs import missing_outputs
+from stepkeep.definition.expressions.missing_outputs import missing_outputs
+from stepkeep.definition.native.lint import ask_first, skip_cascades
+from stepkeep.kernel.composition.segments import read_element_name
 from stepkeep.kernel.definition import CompensateWhen, Completion, Definition, Flow, StepDefinition, Then
+from stepkeep.kernel.machine.states import OnFailure, RunState, StepState
 from stepkeep.kernel.plan import laid_out
-from stepkeep.kernel.segments import read_element_name
-from stepkeep.kernel.states import OnFailure, RunState, StepState
 from stepkeep.simulate.children import ChildEnds, children_of
 from stepkeep.simulate.endings import Ending
 from stepkeep.simulate.fates import Fate

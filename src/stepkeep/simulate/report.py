@@ -10,7 +10,7 @@ from typing import NamedTuple, NotRequired, TypedDict
 import msgspec
 
 from stepkeep.kernel.definition import Definition, Effect, Loop, Map, SubWorkflow
-from stepkeep.kernel.states import RunState, StepState
+from stepkeep.kernel.machine.states import RunState, StepState
 from stepkeep.simulate.children import (
     DEEPEST,
     IN_A_CIRCLE,
@@ -192,7 +192,7 @@ def simulate(
     deviations together, not only those where the second meets a run that stops. `progress` hears how many of how
     many paths were walked. `find` gives the definitions of children, whose own paths are then walked too.
 
-    >>> from stepkeep.definition.native import load_text
+    >>> from stepkeep.definition.native.reader import load_text
     >>> text = "{workflow: w, timeout: 1h, steps: [{name: ask, approval: {deadline: 30m}}]}"
     >>> report = simulate(load_text(text, "w.yaml"))
     >>> [f"{ending.path}: {ending.state}" for ending in report.endings if "ask" in ending.path][:2]

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from stepkeep.kernel.decide.resources import unlimited_grants
+from stepkeep.kernel.decide.retry import may_retry
 from stepkeep.kernel.definition import SECOND, Handler, StepDefinition, Then
-from stepkeep.kernel.events import (
+from stepkeep.kernel.machine.events import (
     CancelRequested,
     ChildEnded,
     CompletionSignalled,
@@ -24,7 +26,7 @@ from stepkeep.kernel.events import (
     StepReported,
     TimeCame,
 )
-from stepkeep.kernel.outcomes import (
+from stepkeep.kernel.machine.outcomes import (
     Added,
     Completed,
     Failed,
@@ -35,11 +37,9 @@ from stepkeep.kernel.outcomes import (
     Stopped,
     TimedOut,
 )
+from stepkeep.kernel.machine.rows import Edge, Step, is_exhausted
+from stepkeep.kernel.machine.states import Category, OnFailure, Phase, RunState, StepState
 from stepkeep.kernel.plan import ADDED, PlannedStep, written_template
-from stepkeep.kernel.resources import unlimited_grants
-from stepkeep.kernel.retry import may_retry
-from stepkeep.kernel.rows import Edge, Step, is_exhausted
-from stepkeep.kernel.states import Category, OnFailure, Phase, RunState, StepState
 from stepkeep.simulate.fates import Fate, FatePoint, Part, nuisance
 from stepkeep.simulate.world import RUN_ID, TENANT, WALKED, WORKER, World
 

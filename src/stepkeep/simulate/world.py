@@ -11,12 +11,13 @@ from collections.abc import Mapping, Sequence
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from stepkeep.definition.conditions import CompiledCondition, compile_condition
-from stepkeep.definition.lint import unstated_writes
-from stepkeep.kernel.authority import Caller, OnlyVouched
-from stepkeep.kernel.create import create_run
-from stepkeep.kernel.decide import decide
-from stepkeep.kernel.decision import Decision, Involved, Snapshot
+from stepkeep.definition.expressions.conditions import CompiledCondition, compile_condition
+from stepkeep.definition.native.lint import unstated_writes
+from stepkeep.kernel.composition.segments import Segment
+from stepkeep.kernel.decide.create import create_run
+from stepkeep.kernel.decide.decide import decide
+from stepkeep.kernel.decide.decision import Decision, Involved, Snapshot
+from stepkeep.kernel.decide.stopping import is_in_doubt, leaves_effect
 from stepkeep.kernel.definition import (
     Approval,
     Case,
@@ -32,12 +33,11 @@ from stepkeep.kernel.definition import (
     encode_definition,
 )
 from stepkeep.kernel.errors import ExpressionError, InvariantBroken, Refused
-from stepkeep.kernel.events import Event
+from stepkeep.kernel.machine.events import Event
+from stepkeep.kernel.machine.rows import Run, Step
+from stepkeep.kernel.machine.states import RUN_TERMINAL, STEP_TERMINAL, AttemptState, RunState, StepState
+from stepkeep.kernel.people.authority import Caller, OnlyVouched
 from stepkeep.kernel.plan import ConditionView, Plan, PlannedStep, build_plan, queue_specs
-from stepkeep.kernel.rows import Run, Step
-from stepkeep.kernel.segments import Segment
-from stepkeep.kernel.states import RUN_TERMINAL, STEP_TERMINAL, AttemptState, RunState, StepState
-from stepkeep.kernel.stopping import is_in_doubt, leaves_effect
 from stepkeep.simulate.children import UNKNOWN, ChildEnds, child_key
 from stepkeep.simulate.fates import Deviation, Fate, FatePoint, Part, case_place
 

@@ -1,6 +1,6 @@
 """The audit log of a store: rows that are added and read, and deleted when they are old. It decides nothing.
 
-`operations.audit` writes and reads it. Both stores have the same statements.
+`operations.people.audit` writes and reads it. Both stores have the same statements.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The check that refuses a row with a number beyond its bounds, before it is written.
 
-The bounds are the types of the fields (`kernel/bounds.py`), and the same for all stores. Every store calls
+The bounds are the types of the fields (`kernel/machine/bounds.py`), and the same for all stores. Every store calls
 `check_write`, `check_worker`, `check_people`, `check_audit`, `check_version` or `check_revision` first.
 """
 
@@ -11,10 +11,10 @@ from typing import Annotated, Any, get_args
 
 import msgspec
 
-from stepkeep.kernel.bounds import Bounds, Count, Id, Moment, Place, Seq, StepNo
 from stepkeep.kernel.errors import InvalidInput
-from stepkeep.kernel.journal import SealedEntry
-from stepkeep.kernel.rows import Attempt, Details, Run, Step, Worker
+from stepkeep.kernel.machine.bounds import Bounds, Count, Id, Moment, Place, Seq, StepNo
+from stepkeep.kernel.machine.journal import SealedEntry
+from stepkeep.kernel.machine.rows import Attempt, Details, Run, Step, Worker
 from stepkeep.store.change import Write
 from stepkeep.store.columns import TABLES, columns_of, generate
 from stepkeep.store.principals import PeopleChange

@@ -10,12 +10,11 @@ from enum import StrEnum
 
 import msgspec
 
-from stepkeep.kernel.authority import Authority, Caller
-from stepkeep.kernel.bounds import Id, Moment, Version
-from stepkeep.kernel.decision import Involved
+from stepkeep.kernel.decide.decision import Involved
 from stepkeep.kernel.errors import Quarantined, Unreadable
-from stepkeep.kernel.journal import SealedEntry
-from stepkeep.kernel.rows import (
+from stepkeep.kernel.machine.bounds import Id, Moment, Version
+from stepkeep.kernel.machine.journal import SealedEntry
+from stepkeep.kernel.machine.rows import (
     Attempt,
     Child,
     Details,
@@ -30,7 +29,8 @@ from stepkeep.kernel.rows import (
     Step,
     Vote,
 )
-from stepkeep.kernel.states import RunState
+from stepkeep.kernel.machine.states import RunState
+from stepkeep.kernel.people.authority import Authority, Caller
 from stepkeep.store.rows import (
     AdoptionRow,
     Backfill,

@@ -1,12 +1,12 @@
 """The table of child runs: what is left to do about each, and the reads of a tree.
 
 The rows are written with the decisions of parent and child (`Write.children`, `begun`, `recalls`, `notices`). It
-decides nothing; `operations.children` does.
+decides nothing; `operations.children.children` does.
 """
 
 from __future__ import annotations
 
-from stepkeep.kernel.rows import Child, ChildTodo
+from stepkeep.kernel.machine.rows import Child, ChildTodo
 from stepkeep.store.columns import child_from
 from stepkeep.store.part import Part
 from stepkeep.store.reading import first

@@ -15,11 +15,23 @@ from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 
 import msgspec
 
-from stepkeep.kernel.bounds import Bounds
 from stepkeep.kernel.errors import Unreadable
-from stepkeep.kernel.journal import SealedEntry
-from stepkeep.kernel.rows import Attempt, Child, Details, Gate, Message, Note, OutboxEntry, Run, Step, Vote, Worker
-from stepkeep.kernel.states import RunState
+from stepkeep.kernel.machine.bounds import Bounds
+from stepkeep.kernel.machine.journal import SealedEntry
+from stepkeep.kernel.machine.rows import (
+    Attempt,
+    Child,
+    Details,
+    Gate,
+    Message,
+    Note,
+    OutboxEntry,
+    Run,
+    Step,
+    Vote,
+    Worker,
+)
+from stepkeep.kernel.machine.states import RunState
 from stepkeep.store.change import IdempotencyKey, RunKey, StoredDefinition, StoredPolicy, StoredSchema, StoredSetting
 from stepkeep.store.principals import (
     ApiKey,

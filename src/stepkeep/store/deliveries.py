@@ -3,7 +3,7 @@
 `DeliveryStore` is the part of a store that reads and writes them. The transaction that emits an event creates or
 advances the cursors of its run; a relay claims due cursors and reports on them with its fence. Both change the one
 row, so that nothing is stranded between the two transactions. Locks on cursors are taken after those of runs.
-It decides nothing; `operations.outbox` and `operations.sinks` do.
+It decides nothing; `operations.delivery.outbox` and `operations.delivery.sinks` do.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from uuid import UUID, uuid5
 
 import msgspec
 
-from stepkeep.kernel.journal import SealedEntry
-from stepkeep.kernel.rows import OutboxEntry
+from stepkeep.kernel.machine.journal import SealedEntry
+from stepkeep.kernel.machine.rows import OutboxEntry
 from stepkeep.store.columns import entry_from, outbox_from, people_values, person_reader
 from stepkeep.store.part import Part, Rows, Statement
 from stepkeep.store.rows import Delivery, SinkRow

@@ -1,7 +1,7 @@
 """The rows of jobs that act on many runs, and the tables of them.
 
 A worker claims a job for the time of a lease; the sequence number of the claim fences its reports. What became of a run
-is recorded once. It decides nothing; `operations.jobs` does.
+is recorded once. It decides nothing; `operations.continuation.jobs` does.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ or the primary key, for all. Both stores call it; it touches no database.
 
 from __future__ import annotations
 
-from stepkeep.kernel.states import RUN_TERMINAL, RunState
+from stepkeep.kernel.machine.states import RUN_TERMINAL, RunState
 from stepkeep.store.records import FIRST_ID, LAST_ID, RunFilter, Words
 
 LIVE = frozenset(RunState) - RUN_TERMINAL

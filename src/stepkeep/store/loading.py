@@ -10,8 +10,8 @@ from collections import Counter
 from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
-from stepkeep.kernel.decision import Involved, involved_in
-from stepkeep.kernel.rows import Origin
+from stepkeep.kernel.decide.decision import Involved, involved_in
+from stepkeep.kernel.machine.rows import Origin
 from stepkeep.store import columns
 from stepkeep.store.change import Loaded, More, RunKey, Spent, Want
 from stepkeep.store.reading import read_definitions, unreadable

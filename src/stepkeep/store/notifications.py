@@ -14,7 +14,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
 from stepkeep.kernel.errors import StoreError
-from stepkeep.kernel.states import RUN_TERMINAL, AttemptState, RunState
+from stepkeep.kernel.machine.states import RUN_TERMINAL, AttemptState, RunState
 from stepkeep.store.change import Decide, Loaded, More, Want, Write
 from stepkeep.store.protocol import (
     EVENTS_READY,

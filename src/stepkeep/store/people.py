@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Generator, Iterable, Sequence
 from typing import Any, TypeVar
 
-from stepkeep.kernel.authority import Authority, Caller, MembershipKind
+from stepkeep.kernel.people.authority import Authority, Caller, MembershipKind
 from stepkeep.store.columns import person_reader
 from stepkeep.store.part import Part
 from stepkeep.store.principals import (

@@ -1,7 +1,8 @@
 """The rows of people: tenants, principals, memberships, delegations, API keys, sessions, and their journal.
 
 `PeopleStore` is the part of a store that reads and writes them. A change is one entry and the rows it adds or ends; it
-is refused with Contended if the journal has grown since it was read. It decides nothing; `operations.principals` does.
+is refused with Contended if the journal has grown since it was read. It decides nothing; `operations.people.principals`
+does.
 """
 
 from __future__ import annotations
@@ -12,9 +13,17 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from stepkeep.kernel.authority import Authority, Caller, Delegation, KeyUsed, Membership, MembershipKind, WorkLimits
-from stepkeep.kernel.bounds import Moment, Quota, Seq
-from stepkeep.kernel.journal import GENESIS, chain
+from stepkeep.kernel.machine.bounds import Moment, Quota, Seq
+from stepkeep.kernel.machine.journal import GENESIS, chain
+from stepkeep.kernel.people.authority import (
+    Authority,
+    Caller,
+    Delegation,
+    KeyUsed,
+    Membership,
+    MembershipKind,
+    WorkLimits,
+)
 
 Person = tuple[str, str]
 """(tenant, name)."""

@@ -16,14 +16,14 @@ from typing import Any, Protocol, Self, TypeVar
 
 import msgspec
 
-from stepkeep.kernel.authority import Authority, Caller
-from stepkeep.kernel.decision import Involved
+from stepkeep.kernel.decide.decision import Involved
 from stepkeep.kernel.definition import QueueSpec
 from stepkeep.kernel.errors import Contended, Unreadable
-from stepkeep.kernel.journal import SealedEntry
+from stepkeep.kernel.machine.journal import SealedEntry
+from stepkeep.kernel.machine.rows import Attempt, Details, Gate, Message, OutboxEntry, Step, Vote, Worker
+from stepkeep.kernel.machine.states import RunState
+from stepkeep.kernel.people.authority import Authority, Caller
 from stepkeep.kernel.plan import NO_QUEUE
-from stepkeep.kernel.rows import Attempt, Details, Gate, Message, OutboxEntry, Step, Vote, Worker
-from stepkeep.kernel.states import RunState
 from stepkeep.store import columns
 from stepkeep.store.audit import AuditStore
 from stepkeep.store.change import (

@@ -2,7 +2,7 @@
 
 A place is taken under the lock of its scope, so that parallel starts of several processes never have more places than
 the quota. Rows of ended runs are deleted by the next start; the end of a run writes nothing here. It decides nothing;
-`operations.quotas` does.
+`operations.people.quotas` does.
 """
 
 from __future__ import annotations

@@ -15,10 +15,10 @@ import msgspec
 
 from stepkeep.edges.safe_text import inert_line
 from stepkeep.kernel.errors import Quarantined, Unreadable
-from stepkeep.kernel.fitting import misfit_of_json, misfit_of_row
-from stepkeep.kernel.journal import SealedEntry, open_entry
-from stepkeep.kernel.rows import Attempt, Details, Message, OutboxEntry, Step
-from stepkeep.kernel.states import Category, RunState
+from stepkeep.kernel.machine.fitting import misfit_of_json, misfit_of_row
+from stepkeep.kernel.machine.journal import SealedEntry, open_entry
+from stepkeep.kernel.machine.rows import Attempt, Details, Message, OutboxEntry, Step
+from stepkeep.kernel.machine.states import Category, RunState
 from stepkeep.store.change import RunKey
 from stepkeep.store.records import RunCounts, RunRecord, WholeRun
 

@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 import msgspec
 
-from stepkeep.kernel.bounds import Moment, Seq
-from stepkeep.kernel.journal import SealedEntry
-from stepkeep.kernel.rows import Attempt, Details, Gate, Message, OutboxEntry, Run, Step, Vote, Worker
-from stepkeep.kernel.states import Category, RunState
+from stepkeep.kernel.machine.bounds import Moment, Seq
+from stepkeep.kernel.machine.journal import SealedEntry
+from stepkeep.kernel.machine.rows import Attempt, Details, Gate, Message, OutboxEntry, Run, Step, Vote, Worker
+from stepkeep.kernel.machine.states import Category, RunState
 
 
 class RunStatus(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,7 +1,8 @@
 """The resources that steps hold, and the steps that are set aside: they wait for some, or duties limit their executor.
 
 The rows are written with the claims of their steps (`Write.holds`). A row counts while its step is held under the same
-fence; the next claim of a step with resources deletes the others. It decides nothing; `operations.resources` does.
+fence; the next claim of a step with resources deletes the others. It decides nothing; `operations.limits.resources`
+does.
 """
 
 from __future__ import annotations

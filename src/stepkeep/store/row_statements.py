@@ -12,9 +12,9 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
-from stepkeep.kernel.bounds import INT
-from stepkeep.kernel.journal import SealedEntry
-from stepkeep.kernel.rows import Attempt, Child, Details, Gate, Message, OutboxEntry, Run, Step, Vote
+from stepkeep.kernel.machine.bounds import INT
+from stepkeep.kernel.machine.journal import SealedEntry
+from stepkeep.kernel.machine.rows import Attempt, Child, Details, Gate, Message, OutboxEntry, Run, Step, Vote
 from stepkeep.store.columns import TABLES, Column, Kind, columns_of
 from stepkeep.store.principals import (
     ApiKey,

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from stepkeep.kernel.bounds import (
+from stepkeep.kernel.machine.bounds import (
     Changed,
     Count,
     Flag,
@@ -30,7 +30,7 @@ from stepkeep.kernel.bounds import (
     Taking,
     Version,
 )
-from stepkeep.kernel.states import RunState
+from stepkeep.kernel.machine.states import RunState
 from stepkeep.kernel.triggers import TriggerKind
 
 

@@ -1,7 +1,8 @@
 """The table of execution slots: which runs wait for one, which hold one, and the reads of the sweep that grants them.
 
 The rows are written with the decisions on their runs (`NewRun.slot`, `Write.granted`). A slot is held by a granted row
-whose run has not ended, so that the end of a run writes nothing here. It decides nothing; `operations.slots` does.
+whose run has not ended, so that the end of a run writes nothing here. It decides nothing; `operations.limits.slots`
+does.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from stepkeep.kernel.states import RunState
+from stepkeep.kernel.machine.states import RunState
 from stepkeep.store.columns import json_text, slot_from
 from stepkeep.store.part import Part
 from stepkeep.store.reading import first

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from stepkeep.kernel.states import RunState
+from stepkeep.kernel.machine.states import RunState
 from stepkeep.kernel.triggers import TriggerKind
 from stepkeep.store.columns import FIRING_WIDTH, backfill_from, firing_from, json_text, trigger_from
 from stepkeep.store.part import Part

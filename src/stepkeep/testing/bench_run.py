@@ -9,14 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.errors import InvalidInput
-from stepkeep.kernel.journal import RUN_ENTITY, Entry, open_entry
+from stepkeep.kernel.machine.journal import RUN_ENTITY, Entry, open_entry
+from stepkeep.kernel.machine.states import STEP_WAITING, Phase, StepState
+from stepkeep.kernel.people.authority import Caller
 from stepkeep.kernel.plan import Plan
-from stepkeep.kernel.states import STEP_WAITING, Phase, StepState
-from stepkeep.operations import people, plans
-from stepkeep.operations.run_answers import RunView, StepDetail
-from stepkeep.operations.views import read_snapshot
+from stepkeep.operations.people import people
+from stepkeep.operations.pipeline import plans
+from stepkeep.operations.runs.run_answers import RunView, StepDetail
+from stepkeep.operations.runs.views import read_snapshot
 
 if TYPE_CHECKING:
     from stepkeep.testing.workbench import Workbench

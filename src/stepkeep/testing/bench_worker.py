@@ -13,34 +13,34 @@ from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from typing import Any, NoReturn
 
-from stepkeep.definition.registry import HandlerSpec, Registry
-from stepkeep.kernel.decision import Accepted, Claimer
+from stepkeep.definition.python.registry import HandlerSpec, Registry
+from stepkeep.kernel.decide.decision import Accepted, Claimer
 from stepkeep.kernel.definition import SECOND, Agent, Handler
 from stepkeep.kernel.errors import Refused
-from stepkeep.kernel.events import StepReported, TimeCame
-from stepkeep.kernel.outcomes import Added, Completed, Outcome, RulesPassed, Suspended, TimedOut
-from stepkeep.kernel.states import Phase, StepState
-from stepkeep.operations import workers
-from stepkeep.operations.call_queues import CallQueues
-from stepkeep.operations.payloads import MAX_PAYLOAD_BYTES
-from stepkeep.operations.proposed_steps import Proposed, read_proposed
-from stepkeep.operations.transact import Claim, Transactor
+from stepkeep.kernel.machine.events import StepReported, TimeCame
+from stepkeep.kernel.machine.outcomes import Added, Completed, Outcome, RulesPassed, Suspended, TimedOut
+from stepkeep.kernel.machine.states import Phase, StepState
+from stepkeep.operations.pipeline import workers
+from stepkeep.operations.pipeline.call_queues import CallQueues
+from stepkeep.operations.pipeline.payloads import MAX_PAYLOAD_BYTES
+from stepkeep.operations.pipeline.transact import Claim, Transactor
+from stepkeep.operations.remote.proposed_steps import Proposed, read_proposed
 from stepkeep.store.change import Lease
 from stepkeep.testing.replacements import Replacement, Silence
-from stepkeep.worker import results
-from stepkeep.worker.checkpoints import CheckpointKeeper
-from stepkeep.worker.classify import BindingError, failure_of
-from stepkeep.worker.executor import Job, Prepared, rules_job
+from stepkeep.worker.attempts import results
+from stepkeep.worker.attempts.checkpoints import CheckpointKeeper
+from stepkeep.worker.attempts.classify import BindingError, failure_of
+from stepkeep.worker.attempts.executor import Job, Prepared, rules_job
+from stepkeep.worker.attempts.guard import without_secrets
+from stepkeep.worker.attempts.inputs import Inputs
+from stepkeep.worker.attempts.prepared import PreparedSteps
+from stepkeep.worker.attempts.reporting import of_rules, of_rules_before
+from stepkeep.worker.attempts.secrets import SecretReader, Secrets
+from stepkeep.worker.attempts.transactional import attempt_in_transaction
 from stepkeep.worker.executors.http import HttpPolicy
-from stepkeep.worker.guard import without_secrets
-from stepkeep.worker.inputs import Inputs
 from stepkeep.worker.pools.handler_loop import Shared
-from stepkeep.worker.prepared import PreparedSteps
-from stepkeep.worker.reporting import of_rules, of_rules_before
 from stepkeep.worker.runtime import Runtime
-from stepkeep.worker.secrets import SecretReader, Secrets
 from stepkeep.worker.settings import Settings
-from stepkeep.worker.transactional import attempt_in_transaction
 
 DUE_AT_ONCE = 500
 PassTime = Callable[[int], Any]

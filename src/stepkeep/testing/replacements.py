@@ -14,13 +14,13 @@ from typing import Any
 import msgspec
 
 from stepkeep.definition.bounds import DEADLINE
-from stepkeep.definition.registry import HandlerSpec
-from stepkeep.definition.retry import Duration, microseconds
-from stepkeep.definition.signature import read_signature
+from stepkeep.definition.python.registry import HandlerSpec
+from stepkeep.definition.python.retry import Duration, microseconds
+from stepkeep.definition.python.signature import read_signature
 from stepkeep.kernel.definition import Agent
 from stepkeep.kernel.errors import InvalidInput
 from stepkeep.worker.answers import StepError, wait_for
-from stepkeep.worker.executor import Job
+from stepkeep.worker.attempts.executor import Job
 from stepkeep.worker.executors.python import check_fit
 
 TAKES = (0, DEADLINE[1])

@@ -18,19 +18,19 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from stepkeep.definition.document import nearest, parse_document
 from stepkeep.definition.durations import parse_duration
-from stepkeep.definition.python import Workflow
-from stepkeep.definition.registry import HandlerSpec, Registry, default_registry
-from stepkeep.definition.retry import Duration
+from stepkeep.definition.python.registry import HandlerSpec, Registry, default_registry
+from stepkeep.definition.python.retry import Duration
+from stepkeep.definition.python.workflow import Workflow
+from stepkeep.definition.text.document import nearest, parse_document
 from stepkeep.dialects.registry import examine, load_file
 from stepkeep.engine import AsyncEngine
 from stepkeep.kernel.definition import Agent, Definition, Handler
 from stepkeep.kernel.errors import DefinitionError, InvalidInput
+from stepkeep.kernel.machine.rows import Run, Step
+from stepkeep.kernel.machine.states import RUN_TERMINAL, RunState, StepState
 from stepkeep.kernel.plan import Plan
-from stepkeep.kernel.rows import Run, Step
-from stepkeep.kernel.states import RUN_TERMINAL, RunState, StepState
-from stepkeep.operations.transact import Claim
+from stepkeep.operations.pipeline.transact import Claim
 from stepkeep.store.connect import connect
 from stepkeep.store.protocol import Store
 from stepkeep.store.records import RunFilter

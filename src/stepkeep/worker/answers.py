@@ -14,10 +14,10 @@ import msgspec
 from stepkeep.definition import arguments
 from stepkeep.definition.bounds import DEADLINE, DELAY, MAX_GATHERED
 from stepkeep.definition.durations import format_duration
-from stepkeep.definition.retry import Duration, microseconds
+from stepkeep.definition.python.retry import Duration, microseconds
 from stepkeep.edges.safe_text import exception_message, exception_text, inert_line, plain_text, type_name
 from stepkeep.kernel.errors import ExpressionError, InvalidInput, StepkeepError
-from stepkeep.kernel.states import Category, ErrorClass
+from stepkeep.kernel.machine.states import Category, ErrorClass
 from stepkeep.operations import validate
 
 OnTimeout = Literal["handler", "fail"]
@@ -170,7 +170,7 @@ def wait_for(
 def _expression(name: str, text: object, *, several: bool) -> str:
     """An expression over messages that can be evaluated; raises InvalidInput."""
     # Imported on first use: most handlers wait without an expression.
-    from stepkeep.definition.message_tests import compile_test
+    from stepkeep.definition.expressions.message_tests import compile_test
 
     if type(text) is not str:
         raise InvalidInput(f"wait_for: {name} is an expression, not a value of type {type_name(text)}.")

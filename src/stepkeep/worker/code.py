@@ -14,8 +14,8 @@ from importlib import metadata
 from types import CodeType
 from typing import Any
 
-from stepkeep.definition.remembered import for_each_function
-from stepkeep.operations.services import Code
+from stepkeep.definition.python.remembered import for_each_function
+from stepkeep.operations.remote.services import Code
 
 DIGITS = 16
 """How many hexadecimal digits of a digest are kept."""

@@ -16,12 +16,12 @@ import msgspec
 from stepkeep.edges.safe_text import inert_line, plain_text, type_name
 from stepkeep.edges.secret_values import KNOWN
 from stepkeep.kernel.errors import InvalidInput
-from stepkeep.kernel.outcomes import Emitted
+from stepkeep.kernel.machine.outcomes import Emitted
 from stepkeep.operations import validate
+from stepkeep.worker.attempts.once import Checkpoints, LocalCheckpoints, await_once, call_once, checked_name
+from stepkeep.worker.attempts.payloads import bound_emitted, encode
 from stepkeep.worker.bridge import runs_a_loop
 from stepkeep.worker.cancellation import Cancellation, HandlerCancelled
-from stepkeep.worker.once import Checkpoints, LocalCheckpoints, await_once, call_once, checked_name
-from stepkeep.worker.payloads import bound_emitted, encode
 from stepkeep.worker.statements import Statements
 
 logger = logging.getLogger("stepkeep.handler")

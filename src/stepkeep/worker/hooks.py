@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.definition import Command
-from stepkeep.kernel.outcomes import Failed
-from stepkeep.operations.by_key import KeySender
-from stepkeep.operations.start import Starter
-from stepkeep.operations.transact import Transactor
+from stepkeep.kernel.machine.outcomes import Failed
+from stepkeep.kernel.people.authority import Caller
+from stepkeep.operations.messages.by_key import KeySender
+from stepkeep.operations.pipeline.start import Starter
+from stepkeep.operations.pipeline.transact import Transactor
 from stepkeep.sinks.interface import SinkFailed
 from stepkeep.worker.executors.command import CommandExecutor, CommandPolicy
 

@@ -21,49 +21,49 @@ from typing import Literal
 
 from msgspec.structs import replace
 
-from stepkeep.definition.registry import Registry
-from stepkeep.kernel.authority import ANY_WORK, Caller, WorkLimits
-from stepkeep.kernel.decision import Claimer
+from stepkeep.definition.python.registry import Registry
+from stepkeep.kernel.decide.decision import Claimer
 from stepkeep.kernel.definition import QueueSpec
 from stepkeep.kernel.errors import InvalidInput, StoreError
+from stepkeep.kernel.people.authority import ANY_WORK, Caller, WorkLimits
 from stepkeep.operations import validate
-from stepkeep.operations.children import ChildSweep
-from stepkeep.operations.codec import SEALED_QUEUE
-from stepkeep.operations.expire import sweep_timers
-from stepkeep.operations.jobs import JobSweep
-from stepkeep.operations.mailbox import forget
-from stepkeep.operations.maintenance import maintain
-from stepkeep.operations.pauses import NONE as NONE_PAUSED
-from stepkeep.operations.pauses import read_pauses
-from stepkeep.operations.services import Service
-from stepkeep.operations.slots import SlotSweep
-from stepkeep.operations.start import StartedHere
-from stepkeep.operations.transact import Claim, Transactor, first_claimed_at
+from stepkeep.operations.children.children import ChildSweep
+from stepkeep.operations.continuation.jobs import JobSweep
+from stepkeep.operations.limits.pauses import NONE as NONE_PAUSED
+from stepkeep.operations.limits.pauses import read_pauses
+from stepkeep.operations.limits.slots import SlotSweep
+from stepkeep.operations.messages.mailbox import forget
+from stepkeep.operations.pipeline.codec import SEALED_QUEUE
+from stepkeep.operations.pipeline.expire import sweep_timers
+from stepkeep.operations.pipeline.maintenance import maintain
+from stepkeep.operations.pipeline.start import StartedHere
+from stepkeep.operations.pipeline.transact import Claim, Transactor, first_claimed_at
+from stepkeep.operations.pipeline.workers import retire_silent
+from stepkeep.operations.remote.services import Service
 from stepkeep.operations.triggers.events import consume
 from stepkeep.operations.triggers.sweep import TriggerSweep
-from stepkeep.operations.workers import retire_silent
 from stepkeep.sinks.interface import SEND_SECONDS, SinkContext
 from stepkeep.store.protocol import EVENTS_READY, RUNS_SETTLED, RUNS_STOPPED, Notification
 from stepkeep.worker import forks
-from stepkeep.worker.attempts import Attempts
-from stepkeep.worker.claiming import named
+from stepkeep.worker.attempts.attempts import Attempts
+from stepkeep.worker.attempts.claiming import named
+from stepkeep.worker.attempts.prepared import PreparedSteps
+from stepkeep.worker.attempts.progress import PUBLISH_SECONDS
+from stepkeep.worker.attempts.runner import HandlerRunner, PooledRunner
+from stepkeep.worker.attempts.secrets import Given, Secrets, as_secrets
+from stepkeep.worker.chores.listening import Calls, ListenerCalls, add_sinks
+from stepkeep.worker.chores.membership import Membership
+from stepkeep.worker.chores.polling import LocalTimers, QueuePoller
+from stepkeep.worker.chores.queues import Kind, allowed_kinds, served_queues
+from stepkeep.worker.chores.relay import Relay
+from stepkeep.worker.chores.relay_pace import RelayPace
 from stepkeep.worker.code import code_of
 from stepkeep.worker.executors.command import CommandPolicy
 from stepkeep.worker.executors.http import HttpPolicy
 from stepkeep.worker.hooks import Hooks
-from stepkeep.worker.listening import Calls, ListenerCalls, add_sinks
-from stepkeep.worker.membership import Membership
 from stepkeep.worker.outage import Outage
-from stepkeep.worker.polling import LocalTimers, QueuePoller
 from stepkeep.worker.pools.handler_loop import HandlerLoop, Lifespan, handler_loop
-from stepkeep.worker.prepared import PreparedSteps
-from stepkeep.worker.progress import PUBLISH_SECONDS
-from stepkeep.worker.queues import Kind, allowed_kinds, served_queues
-from stepkeep.worker.relay import Relay
-from stepkeep.worker.relay_pace import RelayPace
-from stepkeep.worker.runner import HandlerRunner, PooledRunner
 from stepkeep.worker.runtime import Runtime
-from stepkeep.worker.secrets import Given, Secrets, as_secrets
 from stepkeep.worker.settings import Settings
 from stepkeep.worker.shared import NO_RUN, Shared, Signals
 from stepkeep.worker.vitals import Vitals

@@ -8,10 +8,10 @@ import msgspec
 
 from stepkeep.definition.arguments import whole
 from stepkeep.kernel.errors import InvalidInput
-from stepkeep.operations.payloads import MAX_PAYLOAD_BYTES
+from stepkeep.operations.pipeline.payloads import MAX_PAYLOAD_BYTES
+from stepkeep.worker.attempts.secrets import Secrets
 from stepkeep.worker.executors.command import CommandPolicy
 from stepkeep.worker.executors.http import HttpPolicy
-from stepkeep.worker.secrets import Secrets
 
 MOST_PLACES = 1_000_000
 LEAST_PROCESS_MEMORY = 64 * 1024 * 1024

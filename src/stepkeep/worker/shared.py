@@ -10,22 +10,22 @@ import logging
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, NamedTuple
 
-from stepkeep.kernel.decision import Claimer
-from stepkeep.kernel.events import FlowResumed, StepReported
-from stepkeep.kernel.outcomes import Outcome
-from stepkeep.operations.transact import Claim, Transactor
+from stepkeep.kernel.decide.decision import Claimer
+from stepkeep.kernel.machine.events import FlowResumed, StepReported
+from stepkeep.kernel.machine.outcomes import Outcome
+from stepkeep.operations.pipeline.transact import Claim, Transactor
 from stepkeep.store.change import RunKey
-from stepkeep.worker.capacity import Slots
-from stepkeep.worker.executor import Job
+from stepkeep.worker.attempts.capacity import Slots
+from stepkeep.worker.attempts.executor import Job
+from stepkeep.worker.attempts.leases import Leases
+from stepkeep.worker.attempts.misfits import Misfits
+from stepkeep.worker.attempts.progress import ProgressBoard
+from stepkeep.worker.attempts.runner import HandlerRunner
+from stepkeep.worker.attempts.secrets import SecretReader
+from stepkeep.worker.chores.membership import Membership
 from stepkeep.worker.flows.ahead import Resumed
-from stepkeep.worker.leases import Leases
-from stepkeep.worker.membership import Membership
-from stepkeep.worker.misfits import Misfits
 from stepkeep.worker.outage import Outage
-from stepkeep.worker.progress import ProgressBoard
-from stepkeep.worker.runner import HandlerRunner
 from stepkeep.worker.runtime import Runtime
-from stepkeep.worker.secrets import SecretReader
 from stepkeep.worker.settings import Settings
 from stepkeep.worker.utilisation import Meter
 

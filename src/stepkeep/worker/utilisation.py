@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple
 
-from stepkeep.operations.services import UsageWindow
+from stepkeep.operations.remote.services import UsageWindow
 
 WINDOWS = (60.0, 600.0, 3600.0)
 """Seconds over which usage is told: a minute, ten minutes, an hour."""

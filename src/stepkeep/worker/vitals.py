@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from stepkeep.operations.services import UsageWindow
-from stepkeep.worker.relay import Tally
+from stepkeep.operations.remote.services import UsageWindow
+from stepkeep.worker.chores.relay import Tally
 
 
 class Vitals(NamedTuple):

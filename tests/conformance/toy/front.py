@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from stepkeep.definition.native import CheckReport
+from stepkeep.definition.native.reader import CheckReport
 from stepkeep.kernel.definition import Approval, Definition, Dependency, Handler, StepDefinition
 
 

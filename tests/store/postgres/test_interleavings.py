@@ -19,22 +19,22 @@ from tests.suites import in_proof
 from tests.workbench import ACTOR, SECOND, TENANT, Bench, gate, task
 
 from stepkeep.engine import AsyncEngine
-from stepkeep.kernel.authority import Caller
-from stepkeep.kernel.decide import HANDLERS
-from stepkeep.kernel.decision import Accepted
+from stepkeep.kernel.decide.decide import HANDLERS
+from stepkeep.kernel.decide.decision import Accepted
+from stepkeep.kernel.decide.draft import Draft
+from stepkeep.kernel.decide.timers import time_came
 from stepkeep.kernel.definition import Approval, Definition, Handler, Retry, StepDefinition, Undo, Wait
-from stepkeep.kernel.draft import Draft
 from stepkeep.kernel.errors import Conflict, Refused
-from stepkeep.kernel.events import TimeCame
-from stepkeep.kernel.outcomes import Completed, Emitted, Outcome, Waiting
+from stepkeep.kernel.machine.events import TimeCame
+from stepkeep.kernel.machine.outcomes import Completed, Emitted, Outcome, Waiting
+from stepkeep.kernel.machine.states import RUN_TERMINAL, StepState
+from stepkeep.kernel.people.authority import Caller
 from stepkeep.kernel.plan import Plan
-from stepkeep.kernel.states import RUN_TERMINAL, StepState
-from stepkeep.kernel.timers import time_came
-from stepkeep.operations import people
-from stepkeep.operations.by_key import Sent
-from stepkeep.operations.expire import sweep
-from stepkeep.operations.start import Started, StartRequest
-from stepkeep.operations.transact import Claim, Transactor
+from stepkeep.operations.messages.by_key import Sent
+from stepkeep.operations.people import people
+from stepkeep.operations.pipeline.expire import sweep
+from stepkeep.operations.pipeline.start import Started, StartRequest
+from stepkeep.operations.pipeline.transact import Claim, Transactor
 from stepkeep.store.change import Lease
 from stepkeep.store.connect import connect
 from stepkeep.store.deliveries import WHOLE, Action, Report, Takes

@@ -11,9 +11,9 @@ from tests.store.raw import Raw, RefusedBySchema
 from tests.store.values import TENANT, a_run, an_entry, new_run, run_id, save
 
 from stepkeep.cli.main import main
-from stepkeep.kernel.states import RunState
-from stepkeep.operations import maintenance
-from stepkeep.operations.maintenance import maintain_with_patience
+from stepkeep.kernel.machine.states import RunState
+from stepkeep.operations.pipeline import maintenance
+from stepkeep.operations.pipeline.maintenance import maintain_with_patience
 from stepkeep.store.change import NewRun
 from stepkeep.store.postgres.load import SQL
 from stepkeep.store.postgres.namespace import Namespace

@@ -8,8 +8,8 @@ from tests.store.postgres.conftest import session, until_somebody_waits
 from tests.store.test_contract_children import a_child, asked, notice, recall, write
 from tests.store.values import QUEUE, key, load, moved, new_run, ready, run_id, running, save, want
 
-from stepkeep.kernel.rows import ChildState
-from stepkeep.kernel.states import StepState
+from stepkeep.kernel.machine.rows import ChildState
+from stepkeep.kernel.machine.states import StepState
 from stepkeep.store.change import Loaded, More, Propose, RunKey, Write
 from stepkeep.store.connect import connect
 from stepkeep.store.postgres.load import Loading

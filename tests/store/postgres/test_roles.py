@@ -14,12 +14,12 @@ import pytest
 
 import stepkeep as sk
 from stepkeep.cli.main import main
-from stepkeep.definition.registry import HandlerSpec, Registry
+from stepkeep.definition.python.registry import HandlerSpec, Registry
 from stepkeep.engine import AsyncEngine
 from stepkeep.kernel.definition import Definition, Handler, StepDefinition, Undo, Wait
 from stepkeep.kernel.errors import LoginRefused, PermissionDenied, SchemaMismatch
-from stepkeep.kernel.states import OnFailure, RunState
-from stepkeep.operations.maintenance import maintain
+from stepkeep.kernel.machine.states import OnFailure, RunState
+from stepkeep.operations.pipeline.maintenance import maintain
 from stepkeep.store.connect import connect
 from stepkeep.store.migrations import earlier_migrations
 from stepkeep.store.postgres import schema

@@ -8,7 +8,7 @@ import asyncpg
 import pytest
 from tests.suites import in_proof
 
-from stepkeep.kernel.states import AttemptState, RunState, StepState
+from stepkeep.kernel.machine.states import AttemptState, RunState, StepState
 from stepkeep.store.protocol import Store
 
 NUMBERS: tuple[int | None, ...] = (None, 1)

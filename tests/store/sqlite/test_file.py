@@ -16,7 +16,7 @@ from tests.cli.conftest import HANDLERS, finish, home, process
 from tests.store.values import TENANT, new_run, save
 
 import stepkeep as sk
-from stepkeep.definition.registry import HandlerSpec, Registry
+from stepkeep.definition.python.registry import HandlerSpec, Registry
 from stepkeep.engine import AsyncEngine
 from stepkeep.kernel.definition import Definition, Handler, StepDefinition
 from stepkeep.kernel.errors import DatabaseGone

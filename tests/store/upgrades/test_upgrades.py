@@ -16,7 +16,7 @@ from tests.store.upgrades.stored import COMMITS, restore
 
 import stepkeep as sk
 from stepkeep.kernel.errors import Conflict
-from stepkeep.kernel.states import RUN_TERMINAL
+from stepkeep.kernel.machine.states import RUN_TERMINAL
 
 ENDS = dict.fromkeys(WANTED, "succeeded") | {
     "failed": "failed",

@@ -18,9 +18,9 @@ import msgspec
 from msgspec.structs import replace
 
 from stepkeep.kernel.errors import InvalidInput
-from stepkeep.operations.batch import DecisionBatch
-from stepkeep.operations.memory import Memory
-from stepkeep.operations.start import Starter
+from stepkeep.operations.pipeline.batch import DecisionBatch
+from stepkeep.operations.pipeline.memory import Memory
+from stepkeep.operations.pipeline.start import Starter
 from stepkeep.store.change import Write
 from stepkeep.store.notifications import NOTHING, CoalescingNotifier
 from stepkeep.store.postgres.store import PostgresStore

@@ -11,9 +11,9 @@ import statistics
 import time
 
 from stepkeep.engine import AsyncEngine
-from stepkeep.kernel.events import StepReported
-from stepkeep.kernel.outcomes import Released
-from stepkeep.worker.polling import ReadyWatermark
+from stepkeep.kernel.machine.events import StepReported
+from stepkeep.kernel.machine.outcomes import Released
+from stepkeep.worker.chores.polling import ReadyWatermark
 from stepkeep.worker.runtime import Runtime
 from stepkeep.worker.settings import Settings
 from stepkeep_lab.bench.ground import Ground, workers

@@ -9,7 +9,7 @@ import asyncio
 import time
 from collections.abc import Iterator
 
-from stepkeep.definition.python import Workflow
+from stepkeep.definition.python.workflow import Workflow
 from stepkeep.engine import AsyncEngine
 from stepkeep.engine.result import Result
 from stepkeep.kernel.plan import Plan

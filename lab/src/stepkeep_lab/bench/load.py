@@ -8,9 +8,9 @@ from collections.abc import Sequence
 
 from stepkeep.conformance.verify import verify_lines
 from stepkeep.engine import AsyncEngine
+from stepkeep.kernel.machine.states import RUN_TERMINAL, RunState
 from stepkeep.kernel.plan import Plan
-from stepkeep.kernel.states import RUN_TERMINAL, RunState
-from stepkeep.operations.log import canonical_machines
+from stepkeep.operations.logs.log import canonical_machines
 from stepkeep_lab.bench.ground import NotMeasured
 from stepkeep_lab.bench.workflows import INPUT
 

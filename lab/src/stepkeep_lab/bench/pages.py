@@ -15,11 +15,11 @@ import httpx2
 
 from stepkeep.api.app import create_app
 from stepkeep.api.server import address_of, listen, make_server
-from stepkeep.definition.python import Workflow
+from stepkeep.definition.python.workflow import Workflow
 from stepkeep.engine import AsyncEngine
-from stepkeep.kernel.events import StepReported
-from stepkeep.kernel.outcomes import Completed, Failed
-from stepkeep.kernel.states import Category
+from stepkeep.kernel.machine.events import StepReported
+from stepkeep.kernel.machine.outcomes import Completed, Failed
+from stepkeep.kernel.machine.states import Category
 from stepkeep.operations.access import Scope
 from stepkeep_lab.bench.backlog import PORTION, TIDY
 from stepkeep_lab.bench.ground import Ground

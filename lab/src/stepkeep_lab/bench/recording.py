@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 from stepkeep.engine import AsyncEngine
-from stepkeep.kernel.decision import Claimer
-from stepkeep.kernel.events import StepReported
-from stepkeep.kernel.outcomes import Completed
+from stepkeep.kernel.decide.decision import Claimer
+from stepkeep.kernel.machine.events import StepReported
+from stepkeep.kernel.machine.outcomes import Completed
 from stepkeep_lab.bench.handlers import KILOBYTE
 from stepkeep_lab.bench.sql import Sql, key_column
 from stepkeep_lab.bench.workflows import chain

@@ -6,7 +6,7 @@ import time
 
 from msgspec.structs import replace
 
-from stepkeep.definition.python import Workflow
+from stepkeep.definition.python.workflow import Workflow
 from stepkeep.engine import AsyncEngine
 from stepkeep_lab.bench.delivery import delivered
 from stepkeep_lab.bench.ground import Ground, workers

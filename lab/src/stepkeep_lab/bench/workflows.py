@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stepkeep.definition.python import Workflow
+from stepkeep.definition.python.workflow import Workflow
 from stepkeep_lab.bench.handlers import KILOBYTE, element, fail, noop, numbers, sleep
 
 IN_FLIGHT = 200

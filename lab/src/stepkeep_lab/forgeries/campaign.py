@@ -19,7 +19,7 @@ from stepkeep.conformance.encoding import compact
 from stepkeep.conformance.replay import replay_lines
 from stepkeep.conformance.verify import verify_lines
 from stepkeep.dialects import registry
-from stepkeep.operations.log import canonical_machines
+from stepkeep.operations.logs.log import canonical_machines
 from stepkeep_lab.forgeries.kinds import Kind, all_kinds
 from stepkeep_lab.forgeries.material import CANONICAL, GROWN, TrueLog, grown_logs, true_logs
 from stepkeep_lab.forgeries.seals import resealed

@@ -13,9 +13,9 @@ import msgspec
 
 from stepkeep.conformance.encoding import parse
 from stepkeep.dialects import registry
-from stepkeep.operations.lines import encode_line
-from stepkeep.operations.log import export_run
-from stepkeep.operations.transact import Transactor
+from stepkeep.operations.logs.lines import encode_line
+from stepkeep.operations.logs.log import export_run
+from stepkeep.operations.pipeline.transact import Transactor
 from stepkeep_lab.forgeries.added import FLOW, THEN, has_added
 from stepkeep_lab.simulation.run_seed import run_seed
 from stepkeep_lab.simulation.scenario import draw, with_changes

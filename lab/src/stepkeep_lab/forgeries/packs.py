@@ -21,8 +21,8 @@ import msgspec
 from stepkeep.evidence.collect import collect
 from stepkeep.evidence.pack import pack_files
 from stepkeep.evidence.verifier import MANIFEST, PEOPLE, Pack, UnreadablePack, verify
-from stepkeep.kernel.states import RUN_TERMINAL
-from stepkeep.operations.transact import Transactor
+from stepkeep.kernel.machine.states import RUN_TERMINAL
+from stepkeep.operations.pipeline.transact import Transactor
 from stepkeep_lab.reports import opening, table
 from stepkeep_lab.simulation.run_seed import run_seed
 from stepkeep_lab.simulation.scenario import draw, with_changes

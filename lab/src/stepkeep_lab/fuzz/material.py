@@ -11,9 +11,10 @@ from contextlib import ExitStack, contextmanager
 from unittest.mock import patch
 
 from stepkeep.dialects import registry
-from stepkeep.operations import people, start, workers
-from stepkeep.operations.lines import encode_line
-from stepkeep.operations.log import export_run
+from stepkeep.operations.logs.lines import encode_line
+from stepkeep.operations.logs.log import export_run
+from stepkeep.operations.people import people
+from stepkeep.operations.pipeline import start, workers
 from stepkeep.testing import Workbench
 from stepkeep.testing.bench_run import BenchRun
 from stepkeep_lab.fuzz.documents import IOA, LINEAR, RUN

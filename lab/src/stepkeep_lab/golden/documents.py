@@ -181,7 +181,7 @@ def _grants() -> str:
 
 
 def _states() -> str:
-    from stepkeep.kernel.tables import MACHINES
+    from stepkeep.kernel.machine.tables import MACHINES
 
     return "".join(
         f"{machine.name}: {row.source or 'new'} by {row.trigger} to {row.target} ({row.cites})\n"
@@ -191,7 +191,7 @@ def _states() -> str:
 
 
 def _definition_schema() -> str:
-    from stepkeep.definition.schema import schema_text
+    from stepkeep.definition.native.schema import schema_text
 
     return schema_text()
 

@@ -16,12 +16,12 @@ from unittest.mock import patch
 
 import msgspec
 
-from stepkeep.kernel.decide import HANDLERS
-from stepkeep.kernel.decision import Reply
-from stepkeep.kernel.draft import Draft
-from stepkeep.kernel.events import Event
+from stepkeep.kernel.decide.decide import HANDLERS
+from stepkeep.kernel.decide.decision import Reply
+from stepkeep.kernel.decide.draft import Draft
+from stepkeep.kernel.machine.events import Event
 from stepkeep.operations.answers import Answer
-from stepkeep.operations.migrating import Migrated
+from stepkeep.operations.continuation.migrating import Migrated
 from stepkeep.store.records import Evidence
 from stepkeep_lab.simulation.campaign import spread, swept_at_the_end
 from stepkeep_lab.simulation.coverage import table_rows

@@ -11,12 +11,12 @@ from collections.abc import Collection, Iterable
 from typing import Self
 
 from stepkeep.kernel.definition import Worked
-from stepkeep.kernel.journal import RUN_ENTITY, Entry, Hop
+from stepkeep.kernel.machine.journal import RUN_ENTITY, Entry, Hop
+from stepkeep.kernel.machine.rows import Run
+from stepkeep.kernel.machine.states import RUN_TERMINAL, STEP_TERMINAL, OnFailure, Phase, RunState, StepState
+from stepkeep.kernel.machine.tables import RUN, STEP, StepTrigger
 from stepkeep.kernel.plan import Plan
-from stepkeep.kernel.rows import Run
-from stepkeep.kernel.states import RUN_TERMINAL, STEP_TERMINAL, OnFailure, Phase, RunState, StepState
-from stepkeep.kernel.tables import RUN, STEP, StepTrigger
-from stepkeep.operations.journaled_calls import JournaledCalls
+from stepkeep.operations.remote.journaled_calls import JournaledCalls
 from stepkeep_lab.invariants.rows import BEFORE_STOPPING, Rows, hooked, is_open
 from stepkeep_lab.invariants.violation import must
 

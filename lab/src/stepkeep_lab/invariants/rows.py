@@ -10,11 +10,10 @@ from collections.abc import Collection, Mapping
 
 import msgspec
 
+from stepkeep.kernel.composition.segments import Segment
 from stepkeep.kernel.definition import CompensateWhen, Effect, Flow, Incompatible, Map, Then
-from stepkeep.kernel.plan import Plan, template_of
-from stepkeep.kernel.rows import Run, Step, is_exhausted
-from stepkeep.kernel.segments import Segment
-from stepkeep.kernel.states import (
+from stepkeep.kernel.machine.rows import Run, Step, is_exhausted
+from stepkeep.kernel.machine.states import (
     RUN_TERMINAL,
     STEP_MOVING,
     STEP_TERMINAL,
@@ -26,6 +25,7 @@ from stepkeep.kernel.states import (
     RunState,
     StepState,
 )
+from stepkeep.kernel.plan import Plan, template_of
 from stepkeep_lab.invariants.violation import must
 
 BEFORE_STOPPING = frozenset({RunState.QUEUED, RunState.RUNNING, RunState.BLOCKED, RunState.PAUSED, RunState.VALIDATING})

@@ -13,7 +13,9 @@ from typing import Any, NamedTuple
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from stepkeep.kernel.decision import Claimer
+from stepkeep.kernel.decide.decision import Claimer
+from stepkeep.kernel.decide.draft import HELD_BACK
+from stepkeep.kernel.decide.resources import awaits_resources, unlimited_grants
 from stepkeep.kernel.definition import (
     Completion,
     Flow,
@@ -26,8 +28,7 @@ from stepkeep.kernel.definition import (
     Undo,
     UndoChild,
 )
-from stepkeep.kernel.draft import HELD_BACK
-from stepkeep.kernel.events import (
+from stepkeep.kernel.machine.events import (
     CancelRequested,
     ChangesRequested,
     ChildEnded,
@@ -53,7 +54,7 @@ from stepkeep.kernel.events import (
     TokenReissued,
     UnpauseRequested,
 )
-from stepkeep.kernel.outcomes import (
+from stepkeep.kernel.machine.outcomes import (
     Added,
     Completed,
     Failed,
@@ -66,10 +67,9 @@ from stepkeep.kernel.outcomes import (
     Suspended,
     Waiting,
 )
+from stepkeep.kernel.machine.rows import Edge, Step, is_exhausted
+from stepkeep.kernel.machine.states import STEP_TERMINAL, Category, ErrorClass, OnFailure, Phase, RunState, StepState
 from stepkeep.kernel.plan import ADDED, Plan, template_of, written_template
-from stepkeep.kernel.resources import awaits_resources, unlimited_grants
-from stepkeep.kernel.rows import Edge, Step, is_exhausted
-from stepkeep.kernel.states import STEP_TERMINAL, Category, ErrorClass, OnFailure, Phase, RunState, StepState
 from stepkeep_lab.modelcheck.family import Case
 from stepkeep_lab.modelcheck.world import DUE, FAR, LATER, NEW_TOKEN, NOW, RAN_OUT, TOKEN, WORKER, State, holds
 

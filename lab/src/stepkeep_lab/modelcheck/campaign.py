@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from stepkeep.kernel.errors import InvalidInput
-from stepkeep.kernel.tables import RUN, STEP
+from stepkeep.kernel.machine.tables import RUN, STEP
 from stepkeep_lab.modelcheck.explore import Explored, Explorer, Finding
 from stepkeep_lab.modelcheck.family import Case, cases
 

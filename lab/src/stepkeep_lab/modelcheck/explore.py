@@ -15,12 +15,12 @@ from typing import NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from stepkeep.kernel.decide import decide
-from stepkeep.kernel.decision import Accepted, Decision, Snapshot
+from stepkeep.kernel.decide.decide import decide
+from stepkeep.kernel.decide.decision import Accepted, Decision, Snapshot
 from stepkeep.kernel.errors import Broken
-from stepkeep.kernel.events import Event
-from stepkeep.kernel.rows import Run, Step
-from stepkeep.kernel.states import RUN_TERMINAL
+from stepkeep.kernel.machine.events import Event
+from stepkeep.kernel.machine.rows import Run, Step
+from stepkeep.kernel.machine.states import RUN_TERMINAL
 from stepkeep_lab.invariants.journal import Arrow
 from stepkeep_lab.invariants.rows import check_rows
 from stepkeep_lab.invariants.violation import Violation

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from stepkeep.definition.compiled_policy import policies_of
+from stepkeep.definition.expressions.compiled_policy import policies_of
 from stepkeep.kernel.definition import (
     SECOND,
     Approval,
@@ -48,8 +48,8 @@ from stepkeep.kernel.definition import (
 )
 from stepkeep.kernel.definition import Case as ChoiceCase
 from stepkeep.kernel.errors import ExpressionError
+from stepkeep.kernel.machine.states import ErrorClass, OnFailure, StepState
 from stepkeep.kernel.plan import ConditionView, Plan, build_plan, queue_specs
-from stepkeep.kernel.states import ErrorClass, OnFailure, StepState
 from stepkeep.simulate.world import WalkedGrowth
 
 S = StepState

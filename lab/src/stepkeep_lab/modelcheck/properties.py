@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import hashlib
 
-from stepkeep.kernel.decision import Accepted, Decision
+from stepkeep.kernel.decide.decision import Accepted, Decision
 from stepkeep.kernel.errors import NotAllowed
-from stepkeep.kernel.events import (
+from stepkeep.kernel.machine.events import (
     ChildEnded,
     CompletionSignalled,
     FlowResumed,
@@ -22,11 +22,11 @@ from stepkeep.kernel.events import (
     StepReported,
     UnpauseRequested,
 )
-from stepkeep.kernel.journal import open_entry
+from stepkeep.kernel.machine.journal import open_entry
+from stepkeep.kernel.machine.rows import is_exhausted
+from stepkeep.kernel.machine.states import STEP_TERMINAL, AttemptState, Phase, RunState, StepState
+from stepkeep.kernel.machine.tables import RunTrigger
 from stepkeep.kernel.plan import Plan
-from stepkeep.kernel.rows import is_exhausted
-from stepkeep.kernel.states import STEP_TERMINAL, AttemptState, Phase, RunState, StepState
-from stepkeep.kernel.tables import RunTrigger
 from stepkeep_lab.invariants.journal import Arrow, JournalFold
 from stepkeep_lab.invariants.violation import must
 from stepkeep_lab.modelcheck.actions import Action, is_stuck, past_deadline

@@ -16,16 +16,16 @@ from typing import Any, NamedTuple
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from stepkeep.kernel.authority import Caller, OnlyVouched
-from stepkeep.kernel.create import create_run
-from stepkeep.kernel.decision import Decision, Involved, Snapshot
+from stepkeep.kernel.decide.create import create_run
+from stepkeep.kernel.decide.decision import Decision, Involved, Snapshot
+from stepkeep.kernel.decide.draft import HELD_BACK
+from stepkeep.kernel.decide.resources import AWAITS_RESOURCES, awaits_resources
+from stepkeep.kernel.decide.stopping import IN_DOUBT, NOT_RUN, leaves_effect
 from stepkeep.kernel.definition import CompensateWhen, Effect
-from stepkeep.kernel.draft import HELD_BACK
+from stepkeep.kernel.machine.rows import Message, Note, Opening, Origin, Run, Step
+from stepkeep.kernel.machine.states import RUN_TERMINAL, STEP_TERMINAL, Phase, StepState
+from stepkeep.kernel.people.authority import Caller, OnlyVouched
 from stepkeep.kernel.plan import Plan
-from stepkeep.kernel.resources import AWAITS_RESOURCES, awaits_resources
-from stepkeep.kernel.rows import Message, Note, Opening, Origin, Run, Step
-from stepkeep.kernel.states import RUN_TERMINAL, STEP_TERMINAL, Phase, StepState
-from stepkeep.kernel.stopping import IN_DOUBT, NOT_RUN, leaves_effect
 
 NOW = 1_000_000_000
 LATER = NOW + 1_000_000_000

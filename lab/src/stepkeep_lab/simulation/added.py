@@ -13,11 +13,11 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from stepkeep.definition.added import output_of
+from stepkeep.definition.native.added import output_of
 from stepkeep.kernel.definition import SECOND, Definition, Handler, StepDefinition, Then
+from stepkeep.kernel.machine.rows import Called, Step
+from stepkeep.kernel.machine.states import STEP_TERMINAL, OnFailure, StepState
 from stepkeep.kernel.plan import Plan, template_of
-from stepkeep.kernel.rows import Called, Step
-from stepkeep.kernel.states import STEP_TERMINAL, OnFailure, StepState
 from stepkeep_lab.invariants.rows import was_skipped_by_person
 from stepkeep_lab.simulation.definitions import HANDLERS, PATIENT
 from stepkeep_lab.simulation.tables import Tables

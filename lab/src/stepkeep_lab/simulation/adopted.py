@@ -9,10 +9,10 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 
 from stepkeep.kernel.definition import Effect
-from stepkeep.kernel.journal import open_entry
+from stepkeep.kernel.machine.journal import open_entry
+from stepkeep.kernel.machine.rows import Adopted, Step
+from stepkeep.kernel.machine.states import StepState
 from stepkeep.kernel.plan import Plan
-from stepkeep.kernel.rows import Adopted, Step
-from stepkeep.kernel.states import StepState
 from stepkeep.store.change import RunKey
 from stepkeep_lab.simulation.tables import Tables
 

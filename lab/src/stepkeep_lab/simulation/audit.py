@@ -11,13 +11,21 @@ from collections.abc import Callable
 
 from msgspec import UNSET
 
+from stepkeep.kernel.decide.resources import awaits_resources
 from stepkeep.kernel.definition import SECOND, Backoff, Retry
-from stepkeep.kernel.journal import Entry, Hop, SealedEntry, open_entry
+from stepkeep.kernel.machine.journal import Entry, Hop, SealedEntry, open_entry
+from stepkeep.kernel.machine.rows import Attempt, ChildState, Run, Step
+from stepkeep.kernel.machine.states import (
+    NEVER_RETRIED,
+    RUN_TERMINAL,
+    STEP_TERMINAL,
+    AttemptState,
+    Phase,
+    RunState,
+    StepState,
+)
+from stepkeep.kernel.machine.tables import StepTrigger
 from stepkeep.kernel.plan import Plan
-from stepkeep.kernel.resources import awaits_resources
-from stepkeep.kernel.rows import Attempt, ChildState, Run, Step
-from stepkeep.kernel.states import NEVER_RETRIED, RUN_TERMINAL, STEP_TERMINAL, AttemptState, Phase, RunState, StepState
-from stepkeep.kernel.tables import StepTrigger
 from stepkeep.store.change import NewRun, RunKey, Write
 from stepkeep_lab.invariants.journal import Arrow, JournalFold
 from stepkeep_lab.invariants.rows import check_rows

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from stepkeep.kernel.errors import Conflict
-from stepkeep.kernel.rows import Child, ChildMode, ChildState, ChildTodo
+from stepkeep.kernel.machine.rows import Child, ChildMode, ChildState, ChildTodo
 from stepkeep.store.change import NOT_REQUESTED, Write
 from stepkeep.store.children import MOST_CHILDREN, ChildStore
 from stepkeep_lab.simulation.delivery_tables import Asking

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from stepkeep.dialects import registry
-from stepkeep.kernel.tables import RUN, STEP, WORKER, WorkerTrigger
+from stepkeep.kernel.machine.tables import RUN, STEP, WORKER, WorkerTrigger
 from stepkeep_lab.simulation.faults import Fault
 
 REFUSALS = ("Conflict", "NotFound", "KeyReused", "InvalidInput", "Fenced")

@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterable, Sequence
 
 from msgspec.structs import replace
 
-from stepkeep.kernel.decision import Involved
+from stepkeep.kernel.decide.decision import Involved
 from stepkeep.kernel.errors import Contended, StepkeepError, StoreUnavailable
-from stepkeep.kernel.rows import Origin, Run, Step
-from stepkeep.kernel.states import STEP_WAITING
+from stepkeep.kernel.machine.rows import Origin, Run, Step
+from stepkeep.kernel.machine.states import STEP_WAITING
 from stepkeep.store.change import Lease, Loaded, More, Propose, Renewed, RunKey, Want, Write
 from stepkeep.store.protocol import Notification
 from stepkeep.store.records import Quarantine

@@ -44,7 +44,7 @@ from stepkeep.kernel.definition import (
     Undo,
     Wait,
 )
-from stepkeep.kernel.states import RETRIED_BY_DEFAULT, Category, ErrorClass, OnFailure, StepState
+from stepkeep.kernel.machine.states import RETRIED_BY_DEFAULT, Category, ErrorClass, OnFailure, StepState
 from stepkeep_lab.simulation.gathering import draw_takes
 
 S = StepState

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from msgspec.structs import replace
 
 from stepkeep.kernel.errors import InvariantBroken, StoreUnavailable
-from stepkeep.kernel.journal import SealedEntry
-from stepkeep.kernel.rows import OutboxEntry, Run
+from stepkeep.kernel.machine.journal import SealedEntry
+from stepkeep.kernel.machine.rows import OutboxEntry, Run
 from stepkeep.store.change import RunKey, Write
 from stepkeep.store.deliveries import (
     HOOK,

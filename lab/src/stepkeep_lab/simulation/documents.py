@@ -12,7 +12,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from stepkeep.definition.native import CheckReport
+from stepkeep.definition.native.reader import CheckReport
 from stepkeep.dialects import registry
 from stepkeep.kernel.definition import SECOND, Definition, Handler, StepDefinition
 from stepkeep.kernel.errors import Problem

@@ -26,9 +26,9 @@ from stepkeep.kernel.definition import (
     Undo,
     UndoChild,
 )
+from stepkeep.kernel.machine.rows import Child, ChildMode, ChildState, Note, Step
+from stepkeep.kernel.machine.states import RUN_TERMINAL, Phase, Rollback, RunState, StepState
 from stepkeep.kernel.plan import Plan
-from stepkeep.kernel.rows import Child, ChildMode, ChildState, Note, Step
-from stepkeep.kernel.states import RUN_TERMINAL, Phase, Rollback, RunState, StepState
 from stepkeep_lab.simulation.definitions import HANDLERS
 from stepkeep_lab.simulation.successors import is_successor
 from stepkeep_lab.simulation.tables import Tables

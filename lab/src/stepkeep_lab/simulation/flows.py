@@ -15,11 +15,11 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from stepkeep.definition.retry import Retry as RetryOption
+from stepkeep.definition.python.retry import Retry as RetryOption
 from stepkeep.kernel.definition import SECOND, Definition, Flow, Handler, StepDefinition
+from stepkeep.kernel.machine.rows import Step
+from stepkeep.kernel.machine.states import Category, StepState
 from stepkeep.kernel.plan import Plan
-from stepkeep.kernel.rows import Step
-from stepkeep.kernel.states import Category, StepState
 from stepkeep.worker.answers import StepError
 from stepkeep.worker.flows.calls import CallFailed
 from stepkeep.worker.flows.context import FlowContext

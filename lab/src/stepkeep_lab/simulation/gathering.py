@@ -12,9 +12,9 @@ from random import Random
 from typing import Any
 
 from stepkeep.kernel.definition import Wait
+from stepkeep.kernel.machine.rows import Message, Step
+from stepkeep.kernel.machine.states import StepState
 from stepkeep.kernel.plan import Plan
-from stepkeep.kernel.rows import Message, Step
-from stepkeep.kernel.states import StepState
 from stepkeep.worker.answers import WaitFor
 from stepkeep.worker.context import Woken
 from stepkeep_lab.simulation.adopted import is_adopted

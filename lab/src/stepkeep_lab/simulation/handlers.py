@@ -14,19 +14,19 @@ from contextvars import ContextVar
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from stepkeep.definition.registry import HandlerSpec, Registry
+from stepkeep.definition.python.registry import HandlerSpec, Registry
 from stepkeep.kernel.definition import Handler
-from stepkeep.kernel.outcomes import Outcome, Stopped
-from stepkeep.kernel.states import Category, ErrorClass
-from stepkeep.worker import results
+from stepkeep.kernel.machine.outcomes import Outcome, Stopped
+from stepkeep.kernel.machine.states import Category, ErrorClass
 from stepkeep.worker.answers import StepError, WaitFor, then
+from stepkeep.worker.attempts import results
+from stepkeep.worker.attempts.executor import EndedJobs, Job, PoolKind
+from stepkeep.worker.attempts.payloads import MAX_RESULT, encode
 from stepkeep.worker.context import Context, Woken
-from stepkeep.worker.executor import EndedJobs, Job, PoolKind
 from stepkeep.worker.executors.flow import FlowExecutor
 from stepkeep.worker.flows.ahead import go_ahead
 from stepkeep.worker.flows.context import FlowContext
 from stepkeep.worker.flows.replay import Flow
-from stepkeep.worker.payloads import MAX_RESULT, encode
 from stepkeep.worker.settings import Settings
 from stepkeep_lab.simulation.added import PLANNER, steps_of
 from stepkeep_lab.simulation.definitions import CAPABILITY, EVENTS, EXACT, HANDLERS

@@ -10,13 +10,13 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from stepkeep.kernel.decision import Accepted, Claimer
+from stepkeep.kernel.decide.decision import Accepted, Claimer
 from stepkeep.kernel.errors import Refused
-from stepkeep.kernel.events import StepReported
-from stepkeep.operations.batch import Answer
-from stepkeep.operations.by_key import Sent
-from stepkeep.operations.people import token_hash
-from stepkeep.operations.transact import Claim
+from stepkeep.kernel.machine.events import StepReported
+from stepkeep.operations.messages.by_key import Sent
+from stepkeep.operations.people.people import token_hash
+from stepkeep.operations.pipeline.batch import Answer
+from stepkeep.operations.pipeline.transact import Claim
 from stepkeep.worker.answers import WaitFor
 
 Attempted = tuple[str, int, int]

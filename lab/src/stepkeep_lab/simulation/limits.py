@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from stepkeep.kernel.journal import RUN_ENTITY, Hop, open_entry
-from stepkeep.kernel.states import RUN_TERMINAL
+from stepkeep.kernel.machine.journal import RUN_ENTITY, Hop, open_entry
+from stepkeep.kernel.machine.states import RUN_TERMINAL
 from stepkeep_lab.simulation.tables import Tables
 
 ENDED = frozenset(map(str, RUN_TERMINAL))

@@ -12,9 +12,9 @@ from random import Random
 from msgspec.structs import replace
 
 from stepkeep.kernel.definition import Definition, Dependency, Effect, StepDefinition
-from stepkeep.kernel.journal import open_entry
+from stepkeep.kernel.machine.journal import open_entry
+from stepkeep.kernel.machine.states import AttemptState, RunState, StepState
 from stepkeep.kernel.plan import Plan
-from stepkeep.kernel.states import AttemptState, RunState, StepState
 from stepkeep.store.change import RunKey
 from stepkeep_lab.simulation.adopted import is_adopted
 from stepkeep_lab.simulation.tables import Tables

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from stepkeep.kernel.journal import RUN_ENTITY, Entry, open_entry
-from stepkeep.kernel.states import RunState
+from stepkeep.kernel.machine.journal import RUN_ENTITY, Entry, open_entry
+from stepkeep.kernel.machine.states import RunState
 from stepkeep.store.change import RunKey
 from stepkeep_lab.simulation.ledger import Ledger
 from stepkeep_lab.simulation.stage import EPOCH

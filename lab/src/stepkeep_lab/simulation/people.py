@@ -13,23 +13,26 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from stepkeep.definition.compiled_policy import PolicyDocument
-from stepkeep.kernel.adoption import ContinuationKind
-from stepkeep.kernel.authority import Caller, MembershipKind
-from stepkeep.kernel.decision import Accepted
+from stepkeep.definition.expressions.compiled_policy import PolicyDocument
+from stepkeep.kernel.composition.adoption import ContinuationKind
+from stepkeep.kernel.decide.decision import Accepted
+from stepkeep.kernel.decide.stuck import CHOICES
 from stepkeep.kernel.definition import SECOND, PolicyEffect
 from stepkeep.kernel.errors import Contended, NotAllowed, Refused, StoreError
-from stepkeep.kernel.events import HoldChoice
+from stepkeep.kernel.machine.events import HoldChoice
+from stepkeep.kernel.machine.rows import Run, Step, is_exhausted
+from stepkeep.kernel.machine.states import RUN_TERMINAL, STEP_TERMINAL, STEP_WAITING, RunState, StepState
+from stepkeep.kernel.people.authority import Caller, MembershipKind
 from stepkeep.kernel.plan import Plan
-from stepkeep.kernel.rows import Run, Step, is_exhausted
-from stepkeep.kernel.states import RUN_TERMINAL, STEP_TERMINAL, STEP_WAITING, RunState, StepState
-from stepkeep.kernel.stuck import CHOICES
-from stepkeep.operations import interventions, mailbox, pauses, pausing, people, quarantine
-from stepkeep.operations.going_on import ContinuationOptions, continue_run
-from stepkeep.operations.migrating import migrate
-from stepkeep.operations.plans import plan_of
-from stepkeep.operations.rerun import rerun
-from stepkeep.operations.start import Started, StartRequest, start_idle
+from stepkeep.operations.continuation import pausing, quarantine
+from stepkeep.operations.continuation.going_on import ContinuationOptions, continue_run
+from stepkeep.operations.continuation.migrating import migrate
+from stepkeep.operations.continuation.rerun import rerun
+from stepkeep.operations.limits import pauses
+from stepkeep.operations.messages import mailbox
+from stepkeep.operations.people import interventions, people
+from stepkeep.operations.pipeline.plans import plan_of
+from stepkeep.operations.pipeline.start import Started, StartRequest, start_idle
 from stepkeep.store.principals import MembershipRow, PrincipalKind, SubjectKind
 from stepkeep_lab.simulation.definitions import EVENTS, REQUESTERS, ROLE, SERVICE, VOTERS, maybe
 from stepkeep_lab.simulation.faults import Fault

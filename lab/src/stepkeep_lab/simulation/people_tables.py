@@ -11,8 +11,8 @@ from typing import Any, Protocol, TypeVar
 
 from msgspec.structs import replace
 
-from stepkeep.kernel.authority import Authority, Caller, MembershipKind
 from stepkeep.kernel.errors import Contended, InvariantBroken
+from stepkeep.kernel.people.authority import Authority, Caller, MembershipKind
 from stepkeep.store.audit import AuditStore, chained
 from stepkeep.store.bounds import check_audit, check_people
 from stepkeep.store.people import PeopleStore

@@ -11,15 +11,15 @@ from collections.abc import Awaitable, Callable, Sequence
 from random import Random
 from typing import Any, TypeVar
 
-from stepkeep.definition.registry import Registry
-from stepkeep.kernel.decision import Claimer
+from stepkeep.definition.python.registry import Registry
+from stepkeep.kernel.decide.decision import Claimer
 from stepkeep.kernel.errors import StoreUnavailable
-from stepkeep.kernel.events import StepReported
-from stepkeep.operations.batch import Answer
-from stepkeep.operations.by_key import KeySender
-from stepkeep.operations.start import Starter
-from stepkeep.operations.transact import Claim, Transactor
-from stepkeep.operations.work_state import WorkState
+from stepkeep.kernel.machine.events import StepReported
+from stepkeep.operations.messages.by_key import KeySender
+from stepkeep.operations.pipeline.batch import Answer
+from stepkeep.operations.pipeline.start import Starter
+from stepkeep.operations.pipeline.transact import Claim, Transactor
+from stepkeep.operations.remote.work_state import WorkState
 from stepkeep.worker.executors.command import CommandPolicy
 from stepkeep.worker.loop import Worker
 from stepkeep.worker.runtime import Runtime

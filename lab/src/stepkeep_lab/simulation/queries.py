@@ -7,9 +7,9 @@ from collections.abc import Collection, Iterable, Mapping
 
 from msgspec.structs import replace
 
-from stepkeep.kernel.resources import AWAITS_RESOURCES
-from stepkeep.kernel.rows import Run, Step, Worker
-from stepkeep.kernel.states import RUN_TERMINAL, STEP_WAITING, RunState, WorkerState
+from stepkeep.kernel.decide.resources import AWAITS_RESOURCES
+from stepkeep.kernel.machine.rows import Run, Step, Worker
+from stepkeep.kernel.machine.states import RUN_TERMINAL, STEP_WAITING, RunState, WorkerState
 from stepkeep.store.change import Loaded, Propose, RunKey, StoredDefinition
 from stepkeep.store.listing import finder
 from stepkeep.store.records import (

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from stepkeep.kernel.authority import MembershipKind
 from stepkeep.kernel.definition import Approval, Level
-from stepkeep.kernel.gates import gate_terms
-from stepkeep.kernel.journal import Entry
+from stepkeep.kernel.machine.journal import Entry
+from stepkeep.kernel.machine.rows import Opening
+from stepkeep.kernel.people.authority import MembershipKind
+from stepkeep.kernel.people.gates import gate_terms
 from stepkeep.kernel.plan import Plan
-from stepkeep.kernel.rows import Opening
 from stepkeep.store.change import RunKey
 from stepkeep_lab.simulation.definitions import SERVICE
 from stepkeep_lab.simulation.tables import Tables

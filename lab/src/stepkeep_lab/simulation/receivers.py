@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.definition import Definition, Hook
 from stepkeep.kernel.errors import StepkeepError
-from stepkeep.operations import outbox
-from stepkeep.operations.declared_hooks import Selection, hook_sink, sink_of
-from stepkeep.operations.outgoing import pending
-from stepkeep.operations.sinks import add_sink
-from stepkeep.operations.transact import Transactor
+from stepkeep.kernel.people.authority import Caller
+from stepkeep.operations.delivery import outbox
+from stepkeep.operations.delivery.declared_hooks import Selection, hook_sink, sink_of
+from stepkeep.operations.delivery.outgoing import pending
+from stepkeep.operations.delivery.sinks import add_sink
+from stepkeep.operations.pipeline.transact import Transactor
 from stepkeep.sinks.event import OutgoingEvent
 from stepkeep.sinks.interface import SEND_SECONDS, SinkFailed
 from stepkeep.store.deliveries import HOOK, WHOLE, Takes, worker_cursor

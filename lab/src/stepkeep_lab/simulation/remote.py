@@ -15,18 +15,18 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from stepkeep.kernel.authority import Caller
-from stepkeep.kernel.decision import Accepted, Claimer
+from stepkeep.kernel.decide.decision import Accepted, Claimer
 from stepkeep.kernel.errors import ConnectionLost, StepkeepError, StoreUnavailable
-from stepkeep.kernel.events import StepReported
+from stepkeep.kernel.machine.events import StepReported
+from stepkeep.kernel.people.authority import Caller
 from stepkeep.network.service import ServerEvent, Service, ServiceAnswer
 from stepkeep.operations.access import Access, Credential, parse_key
-from stepkeep.operations.asked_calls import AskedCalls
-from stepkeep.operations.batch import Answer
-from stepkeep.operations.keys import create_key
-from stepkeep.operations.remote_work import RemoteWork, Report
-from stepkeep.operations.transact import Claim
-from stepkeep.operations.work_messages import (
+from stepkeep.operations.people.keys import create_key
+from stepkeep.operations.pipeline.batch import Answer
+from stepkeep.operations.pipeline.transact import Claim
+from stepkeep.operations.remote.asked_calls import AskedCalls
+from stepkeep.operations.remote.remote_work import RemoteWork, Report
+from stepkeep.operations.remote.work_messages import (
     Queues,
     claimed,
     queues_of,
@@ -36,7 +36,7 @@ from stepkeep.operations.work_messages import (
     run_data,
     stored,
 )
-from stepkeep.operations.work_outcomes import outcome_of
+from stepkeep.operations.remote.work_outcomes import outcome_of
 from stepkeep.store.change import Lease
 from stepkeep.store.principals import PrincipalKind
 from stepkeep.store.protocol import Notification

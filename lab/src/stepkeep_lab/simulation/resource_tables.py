@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
 from stepkeep.kernel.errors import InvariantBroken
-from stepkeep.kernel.rows import Step
+from stepkeep.kernel.machine.rows import Step
 from stepkeep.store.change import RunKey, Write
 from stepkeep.store.resources import ResourceStore
 from stepkeep.store.rows import HoldRow, ResourceWaiter

@@ -21,15 +21,18 @@ from unittest.mock import patch
 
 import msgspec
 
-from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.definition import Definition
-from stepkeep.kernel.journal import open_entry
+from stepkeep.kernel.machine.journal import open_entry
+from stepkeep.kernel.machine.states import RUN_TERMINAL, WorkerState
+from stepkeep.kernel.people.authority import Caller
 from stepkeep.kernel.plan import Plan
-from stepkeep.kernel.states import RUN_TERMINAL, WorkerState
-from stepkeep.operations import going_on, people, principals, recorded_calls, start, workers
-from stepkeep.operations.publish import publish
-from stepkeep.operations.resources import set_pool
-from stepkeep.operations.transact import Transactor
+from stepkeep.operations.continuation import going_on
+from stepkeep.operations.definitions.publish import publish
+from stepkeep.operations.limits.resources import set_pool
+from stepkeep.operations.people import people, principals
+from stepkeep.operations.pipeline import start, workers
+from stepkeep.operations.pipeline.transact import Transactor
+from stepkeep.operations.remote import recorded_calls
 from stepkeep.worker.remote import membership
 from stepkeep_lab.simulation.added import with_then
 from stepkeep_lab.simulation.audit import Auditor

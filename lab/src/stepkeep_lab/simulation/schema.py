@@ -6,8 +6,8 @@ They are written from the schemas and not from the kernel's checks, so that each
 from __future__ import annotations
 
 from stepkeep.kernel.errors import InvariantBroken
-from stepkeep.kernel.rows import Run, Step
-from stepkeep.kernel.states import RUN_TERMINAL, STEP_TERMINAL, RunState, StepState
+from stepkeep.kernel.machine.rows import Run, Step
+from stepkeep.kernel.machine.states import RUN_TERMINAL, STEP_TERMINAL, RunState, StepState
 
 S = StepState
 NO_QUEUE = 0

@@ -12,7 +12,7 @@ from itertools import combinations
 from typing import Any
 
 from stepkeep.kernel.definition import Incompatible
-from stepkeep.kernel.journal import Hop, open_entry
+from stepkeep.kernel.machine.journal import Hop, open_entry
 from stepkeep.kernel.plan import Plan
 from stepkeep_lab.simulation.tables import Tables
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from stepkeep.kernel.errors import Contended, InvariantBroken
-from stepkeep.kernel.rows import Run
-from stepkeep.kernel.states import RunState
+from stepkeep.kernel.machine.rows import Run
+from stepkeep.kernel.machine.states import RunState
 from stepkeep.store.change import RunKey, Write
 from stepkeep.store.rows import Held, SlotRow
 from stepkeep.store.slots import MOST_WORKFLOWS, SlotStore, Waiting, WorkflowSlots

@@ -10,8 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from stepkeep.definition.compiled_policy import PolicyDocument
-from stepkeep.kernel.authority import Caller, MembershipKind
+from stepkeep.definition.expressions.compiled_policy import PolicyDocument
 from stepkeep.kernel.definition import (
     SECOND,
     Approval,
@@ -23,9 +22,10 @@ from stepkeep.kernel.definition import (
     SharedBudget,
 )
 from stepkeep.kernel.errors import Refused, StoreError
-from stepkeep.operations import keys, principals
+from stepkeep.kernel.people.authority import Caller, MembershipKind
 from stepkeep.operations.access import Access
-from stepkeep.operations.policies import OFF, publish_policy
+from stepkeep.operations.people import keys, principals
+from stepkeep.operations.people.policies import OFF, publish_policy
 from stepkeep_lab.simulation.definitions import ROLE, VOTERS, maybe
 from stepkeep_lab.simulation.faults import Fault
 from stepkeep_lab.simulation.processes import Server

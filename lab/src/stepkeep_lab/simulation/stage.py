@@ -11,7 +11,7 @@ from contextvars import copy_context
 from random import Random
 from typing import Any
 
-from stepkeep.worker.executor import Job
+from stepkeep.worker.attempts.executor import Job
 from stepkeep_lab.simulation.checkpoints import Recorded
 from stepkeep_lab.simulation.database import Database
 from stepkeep_lab.simulation.faults import Fault, FaultLog, FaultyWire

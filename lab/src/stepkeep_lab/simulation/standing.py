@@ -9,17 +9,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from stepkeep.definition.compiled_policy import CompiledPolicy
+from stepkeep.definition.expressions.compiled_policy import CompiledPolicy
 from stepkeep.evidence.people import history
-from stepkeep.kernel.authority import MembershipKind
+from stepkeep.kernel.decide.policy import Policy
 from stepkeep.kernel.definition import SECOND, BudgetOf
-from stepkeep.kernel.journal import Entry, open_entry
+from stepkeep.kernel.machine.journal import Entry, open_entry
+from stepkeep.kernel.machine.rows import Vote
+from stepkeep.kernel.people.authority import MembershipKind
 from stepkeep.kernel.plan import Plan
-from stepkeep.kernel.policy import Policy
-from stepkeep.kernel.rows import Vote
-from stepkeep.operations.live_policies import compiled
-from stepkeep.operations.policies import replay_policy
-from stepkeep.operations.transact import Transactor
+from stepkeep.operations.people.live_policies import compiled
+from stepkeep.operations.people.policies import replay_policy
+from stepkeep.operations.pipeline.transact import Transactor
 from stepkeep.store.principals import MembershipRow
 from stepkeep_lab.simulation.stage import TENANT, Stage
 

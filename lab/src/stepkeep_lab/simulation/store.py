@@ -15,13 +15,13 @@ from typing import Any, Protocol, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from stepkeep.kernel.decision import Involved
+from stepkeep.kernel.decide.decision import Involved
 from stepkeep.kernel.definition import QueueSpec
 from stepkeep.kernel.errors import Broken, Contended, InvariantBroken, Unreadable
-from stepkeep.kernel.journal import SealedEntry
+from stepkeep.kernel.machine.journal import SealedEntry
+from stepkeep.kernel.machine.rows import Attempt, Details, Gate, Message, OutboxEntry, Run, Step, Vote, Worker
+from stepkeep.kernel.machine.states import RunState, WorkerState
 from stepkeep.kernel.plan import NO_QUEUE
-from stepkeep.kernel.rows import Attempt, Details, Gate, Message, OutboxEntry, Run, Step, Vote, Worker
-from stepkeep.kernel.states import RunState, WorkerState
 from stepkeep.store.bounds import check_revision, check_version, check_worker
 from stepkeep.store.change import (
     Basis,

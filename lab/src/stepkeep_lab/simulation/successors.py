@@ -15,9 +15,9 @@ import msgspec
 from msgspec.structs import replace
 
 from stepkeep.kernel.definition import Definition
+from stepkeep.kernel.machine.rows import Child, ChildState, Run
+from stepkeep.kernel.machine.states import RunState
 from stepkeep.kernel.plan import Plan
-from stepkeep.kernel.rows import Child, ChildState, Run
-from stepkeep.kernel.states import RunState
 from stepkeep.store.change import RunKey
 from stepkeep.worker.flows.context import FlowContext
 from stepkeep_lab.simulation.flows import flow_step

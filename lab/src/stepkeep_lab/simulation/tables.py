@@ -9,10 +9,10 @@ from __future__ import annotations
 import msgspec
 from msgspec.structs import replace
 
-from stepkeep.kernel.decision import asked_names
+from stepkeep.kernel.decide.decision import asked_names
 from stepkeep.kernel.errors import Contended, InvariantBroken
-from stepkeep.kernel.journal import SealedEntry
-from stepkeep.kernel.rows import (
+from stepkeep.kernel.machine.journal import SealedEntry
+from stepkeep.kernel.machine.rows import (
     Attempt,
     ChildMode,
     Details,
@@ -25,7 +25,7 @@ from stepkeep.kernel.rows import (
     Vote,
     Worker,
 )
-from stepkeep.kernel.states import RUN_TERMINAL, AttemptState
+from stepkeep.kernel.machine.states import RUN_TERMINAL, AttemptState
 from stepkeep.store.bounds import check_write
 from stepkeep.store.change import (
     IdempotencyKey,

@@ -11,8 +11,8 @@ from typing import TypeVar
 from msgspec.structs import replace
 
 from stepkeep.kernel.errors import Contended, InvariantBroken
-from stepkeep.kernel.rows import Details, Run
-from stepkeep.kernel.states import RunState
+from stepkeep.kernel.machine.rows import Details, Run
+from stepkeep.kernel.machine.states import RunState
 from stepkeep.kernel.triggers import TriggerKind
 from stepkeep.store.change import RunKey, Write
 from stepkeep.store.rows import (

@@ -16,15 +16,15 @@ from stepkeep.conformance.replay import replay_lines
 from stepkeep.conformance.verify import verify_lines
 from stepkeep.dialects import registry
 from stepkeep.kernel.definition import Completion
-from stepkeep.kernel.gates import CHANGES_REQUESTED, ESCALATED, REASSIGNED, REMINDED
-from stepkeep.kernel.journal import open_entry
+from stepkeep.kernel.machine.journal import open_entry
+from stepkeep.kernel.machine.rows import Message, Run, Step
+from stepkeep.kernel.machine.states import RUN_TERMINAL, AttemptState, Phase, RunState, StepState, WorkerState
+from stepkeep.kernel.people.gates import CHANGES_REQUESTED, ESCALATED, REASSIGNED, REMINDED
 from stepkeep.kernel.plan import Plan
-from stepkeep.kernel.rows import Message, Run, Step
-from stepkeep.kernel.states import RUN_TERMINAL, AttemptState, Phase, RunState, StepState, WorkerState
-from stepkeep.operations.lines import encode_line
-from stepkeep.operations.log import canonical_machines, export_run, export_worker
-from stepkeep.operations.people import token_hash
-from stepkeep.operations.transact import Transactor
+from stepkeep.operations.logs.lines import encode_line
+from stepkeep.operations.logs.log import canonical_machines, export_run, export_worker
+from stepkeep.operations.people.people import token_hash
+from stepkeep.operations.pipeline.transact import Transactor
 from stepkeep.store.rows import MailboxMessage
 from stepkeep_lab.simulation import queries
 from stepkeep_lab.simulation.added import wrong_added

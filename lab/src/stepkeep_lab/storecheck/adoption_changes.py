@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-from stepkeep.kernel.adoption import ContinuationKind
-from stepkeep.kernel.authority import Caller
+from stepkeep.kernel.composition.adoption import ContinuationKind
+from stepkeep.kernel.people.authority import Caller
 from stepkeep.kernel.plan import Plan
-from stepkeep.operations import going_on, people
-from stepkeep.operations.going_on import ContinuationOptions
+from stepkeep.operations.continuation import going_on
+from stepkeep.operations.continuation.going_on import ContinuationOptions
+from stepkeep.operations.people import people
 from stepkeep_lab.storecheck.bench import ACTOR, Bench
 
 OnBoth = Callable[[Callable[[Bench, int], Awaitable[Any]], str], Awaitable[list[Any]]]

@@ -8,19 +8,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from stepkeep.kernel.authority import Caller
-from stepkeep.kernel.decision import Claimer
+from stepkeep.kernel.decide.decision import Claimer
 from stepkeep.kernel.definition import Definition, Dependency, Handler, StepDefinition
-from stepkeep.kernel.events import StepReported
-from stepkeep.kernel.outcomes import Completed, Outcome
+from stepkeep.kernel.machine.events import StepReported
+from stepkeep.kernel.machine.outcomes import Completed, Outcome
+from stepkeep.kernel.machine.rows import Worker
+from stepkeep.kernel.people.authority import Caller
 from stepkeep.kernel.plan import Plan
-from stepkeep.kernel.rows import Worker
-from stepkeep.operations import workers
-from stepkeep.operations.batch import Answer
-from stepkeep.operations.by_key import KeySender, Sent
-from stepkeep.operations.publish import publish
-from stepkeep.operations.start import Started, Starter, StartRequest
-from stepkeep.operations.transact import Claim, Transactor
+from stepkeep.operations.definitions.publish import publish
+from stepkeep.operations.messages.by_key import KeySender, Sent
+from stepkeep.operations.pipeline import workers
+from stepkeep.operations.pipeline.batch import Answer
+from stepkeep.operations.pipeline.start import Started, Starter, StartRequest
+from stepkeep.operations.pipeline.transact import Claim, Transactor
 from stepkeep.store.protocol import Store
 
 TENANT = "default"

@@ -12,15 +12,17 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from stepkeep.kernel.authority import Caller
-from stepkeep.kernel.decision import Claimer
+from stepkeep.kernel.decide.decision import Claimer
 from stepkeep.kernel.definition import SECOND, Definition, Handler, StepDefinition, SubWorkflow, Wait
+from stepkeep.kernel.machine.rows import Child, ChildTodo, Worker
+from stepkeep.kernel.people.authority import Caller
 from stepkeep.kernel.plan import Plan
-from stepkeep.kernel.rows import Child, ChildTodo, Worker
-from stepkeep.operations import pausing, people, quarantine, workers
-from stepkeep.operations.children import ChildSweep
-from stepkeep.operations.slots import SlotSweep
-from stepkeep.operations.transact import Claim
+from stepkeep.operations.children.children import ChildSweep
+from stepkeep.operations.continuation import pausing, quarantine
+from stepkeep.operations.limits.slots import SlotSweep
+from stepkeep.operations.people import people
+from stepkeep.operations.pipeline import workers
+from stepkeep.operations.pipeline.transact import Claim
 from stepkeep.store.change import RunKey
 from stepkeep.store.protocol import Store
 from stepkeep.store.rows import (

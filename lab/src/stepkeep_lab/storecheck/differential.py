@@ -17,23 +17,25 @@ from unittest.mock import patch
 
 from msgspec.structs import replace
 
-from stepkeep.kernel.adoption import ContinuationKind
-from stepkeep.kernel.authority import Caller
-from stepkeep.kernel.decision import Claimer
+from stepkeep.kernel.composition.adoption import ContinuationKind
+from stepkeep.kernel.decide.decision import Claimer
 from stepkeep.kernel.definition import SECOND, Definition
 from stepkeep.kernel.errors import StepkeepError
-from stepkeep.kernel.events import TimeCame
-from stepkeep.kernel.journal import Cause, Entry, seal
-from stepkeep.kernel.outcomes import Outcome, RulesPassed
+from stepkeep.kernel.machine.events import TimeCame
+from stepkeep.kernel.machine.journal import Cause, Entry, seal
+from stepkeep.kernel.machine.outcomes import Outcome, RulesPassed
+from stepkeep.kernel.machine.rows import Worker
+from stepkeep.kernel.machine.states import StepState
+from stepkeep.kernel.people.authority import Caller
 from stepkeep.kernel.plan import Plan
-from stepkeep.kernel.rows import Worker
-from stepkeep.kernel.states import StepState
-from stepkeep.operations import going_on, pausing, people, quarantine, start, workers
-from stepkeep.operations.going_on import ContinuationOptions
-from stepkeep.operations.plans import plan_of
-from stepkeep.operations.rerun import rerun
-from stepkeep.operations.start import start_idle
-from stepkeep.operations.transact import Claim
+from stepkeep.operations.continuation import going_on, pausing, quarantine
+from stepkeep.operations.continuation.going_on import ContinuationOptions
+from stepkeep.operations.continuation.rerun import rerun
+from stepkeep.operations.people import people
+from stepkeep.operations.pipeline import start, workers
+from stepkeep.operations.pipeline.plans import plan_of
+from stepkeep.operations.pipeline.start import start_idle
+from stepkeep.operations.pipeline.transact import Claim
 from stepkeep.store.change import Lease, Loaded, More, Propose, RunChange, Want, Write
 from stepkeep.store.protocol import Store
 from stepkeep.store.records import LAST_ID

@@ -15,9 +15,9 @@ from msgspec.structs import replace
 
 from stepkeep.kernel.definition import SECOND
 from stepkeep.kernel.errors import StepkeepError
-from stepkeep.kernel.journal import Cause, Entry, Hop, SealedEntry, seal
-from stepkeep.kernel.rows import Details, Run, Step
-from stepkeep.kernel.states import RUN_TERMINAL, STEP_TERMINAL, RunState, StepState, StopCause, WorkerState
+from stepkeep.kernel.machine.journal import Cause, Entry, Hop, SealedEntry, seal
+from stepkeep.kernel.machine.rows import Details, Run, Step
+from stepkeep.kernel.machine.states import RUN_TERMINAL, STEP_TERMINAL, RunState, StepState, StopCause, WorkerState
 from stepkeep.store.change import IdempotencyKey, NewRun, RunChange, Want, Write
 from stepkeep.store.protocol import Store
 from stepkeep.store.records import WorkerChange

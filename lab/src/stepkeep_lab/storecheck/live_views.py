@@ -13,16 +13,16 @@ from typing import Any
 import msgspec
 
 from stepkeep.dialects.action.evidence import verify_evidence
-from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.definition import Approval, Definition, Retry
 from stepkeep.kernel.errors import Conflict
-from stepkeep.kernel.outcomes import Completed, Failed
-from stepkeep.kernel.states import RUN_TERMINAL, STEP_TERMINAL, Category
-from stepkeep.operations.expire import sweep
-from stepkeep.operations.log import export_run
-from stepkeep.operations.people import decide_gate
-from stepkeep.operations.projected import describe_run_as
-from stepkeep.operations.views import describe_run
+from stepkeep.kernel.machine.outcomes import Completed, Failed
+from stepkeep.kernel.machine.states import RUN_TERMINAL, STEP_TERMINAL, Category
+from stepkeep.kernel.people.authority import Caller
+from stepkeep.operations.logs.log import export_run
+from stepkeep.operations.people.people import decide_gate
+from stepkeep.operations.pipeline.expire import sweep
+from stepkeep.operations.runs.projected import describe_run_as
+from stepkeep.operations.runs.views import describe_run
 from stepkeep.store.connect import connect
 from stepkeep_lab.storecheck.bench import ACTOR, TENANT, Bench, gate, report_of, still_bench, task
 

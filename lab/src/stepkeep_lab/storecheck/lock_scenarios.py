@@ -15,13 +15,13 @@ from typing import Any, TypeAlias
 import asyncpg
 from msgspec.structs import replace
 
-from stepkeep.kernel import outcomes
-from stepkeep.kernel.authority import Caller
-from stepkeep.kernel.decision import Accepted
+from stepkeep.kernel.decide.decision import Accepted
 from stepkeep.kernel.definition import SECOND, Definition
-from stepkeep.kernel.outcomes import Outcome
-from stepkeep.kernel.states import Category
-from stepkeep.operations.transact import Claim
+from stepkeep.kernel.machine import outcomes
+from stepkeep.kernel.machine.outcomes import Outcome
+from stepkeep.kernel.machine.states import Category
+from stepkeep.kernel.people.authority import Caller
+from stepkeep.operations.pipeline.transact import Claim
 from stepkeep.store.change import IdempotencyKey, Lease, Loaded, NewRun, Want, Write
 from stepkeep.store.deliveries import WHOLE, Action, Report, Takes
 from stepkeep.store.postgres.store import PostgresStore

@@ -18,9 +18,18 @@ from stepkeep.kernel.definition import (
     Undo,
     Wait,
 )
-from stepkeep.kernel.outcomes import Completed, Emitted, Failed, Outcome, Released, RulesFailed, RulesPassed, Waiting
-from stepkeep.kernel.states import Category, OnFailure
-from stepkeep.operations.people import token_hash
+from stepkeep.kernel.machine.outcomes import (
+    Completed,
+    Emitted,
+    Failed,
+    Outcome,
+    Released,
+    RulesFailed,
+    RulesPassed,
+    Waiting,
+)
+from stepkeep.kernel.machine.states import Category, OnFailure
+from stepkeep.operations.people.people import token_hash
 from stepkeep_lab.storecheck.bench import gate, task
 
 TOKEN = "a token"  # noqa: S105 - what people would be sent

@@ -12,8 +12,8 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from stepkeep.kernel.authority import Caller, MembershipKind
 from stepkeep.kernel.errors import StepkeepError
+from stepkeep.kernel.people.authority import Caller, MembershipKind
 from stepkeep.store.principals import (
     ApiKey,
     DelegationRow,

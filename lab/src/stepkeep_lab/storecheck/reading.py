@@ -13,9 +13,9 @@ import msgspec
 from msgspec.structs import replace
 
 from stepkeep.kernel.definition import SECOND
-from stepkeep.kernel.rows import Run, Step
-from stepkeep.kernel.states import RunState
-from stepkeep.operations.transact import Claim
+from stepkeep.kernel.machine.rows import Run, Step
+from stepkeep.kernel.machine.states import RunState
+from stepkeep.operations.pipeline.transact import Claim
 from stepkeep.store.change import Loaded, StoredDefinition
 from stepkeep.store.protocol import Store
 from stepkeep.store.records import FIRST_ID, Due, FinishedFilter, RunFilter, RunRecord, WholeRun, Words

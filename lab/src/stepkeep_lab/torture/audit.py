@@ -13,13 +13,13 @@ from collections.abc import Iterable
 import msgspec
 
 from stepkeep.conformance.verify import verify_lines
-from stepkeep.kernel.journal import open_entry
-from stepkeep.kernel.rows import Attempt, Run, Step
-from stepkeep.kernel.states import RUN_TERMINAL, AttemptState, Category, RunState, StepState
-from stepkeep.operations.lines import encode_line
-from stepkeep.operations.log import canonical_machines, export_run, export_worker
-from stepkeep.operations.plans import plan_of
-from stepkeep.operations.transact import Transactor
+from stepkeep.kernel.machine.journal import open_entry
+from stepkeep.kernel.machine.rows import Attempt, Run, Step
+from stepkeep.kernel.machine.states import RUN_TERMINAL, AttemptState, Category, RunState, StepState
+from stepkeep.operations.logs.lines import encode_line
+from stepkeep.operations.logs.log import canonical_machines, export_run, export_worker
+from stepkeep.operations.pipeline.plans import plan_of
+from stepkeep.operations.pipeline.transact import Transactor
 from stepkeep.store.records import RunFilter, RunRecord
 from stepkeep_lab.invariants.journal import fold_of
 from stepkeep_lab.invariants.rows import check_rows

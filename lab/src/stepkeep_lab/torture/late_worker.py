@@ -10,13 +10,13 @@ import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
 
-from stepkeep.kernel.decision import Accepted, Claimer
+from stepkeep.kernel.decide.decision import Accepted, Claimer
 from stepkeep.kernel.errors import Fenced, Refused, StoreError
-from stepkeep.kernel.events import Event, StepReported, TimeCame
-from stepkeep.kernel.outcomes import Completed, Failed, Outcome
-from stepkeep.kernel.states import AttemptState, Category
-from stepkeep.operations.batch import Answer
-from stepkeep.operations.transact import Claim, Transactor
+from stepkeep.kernel.machine.events import Event, StepReported, TimeCame
+from stepkeep.kernel.machine.outcomes import Completed, Failed, Outcome
+from stepkeep.kernel.machine.states import AttemptState, Category
+from stepkeep.operations.pipeline.batch import Answer
+from stepkeep.operations.pipeline.transact import Claim, Transactor
 from stepkeep.store.change import RunKey
 from stepkeep.store.protocol import Store
 from stepkeep_lab.torture.ledger import Tally

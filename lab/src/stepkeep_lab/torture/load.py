@@ -13,12 +13,12 @@ from collections.abc import Sequence
 
 import msgspec
 
-from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.errors import StoreError
+from stepkeep.kernel.people.authority import Caller
 from stepkeep.kernel.plan import Plan
-from stepkeep.operations.publish import publish
-from stepkeep.operations.start import Starter
-from stepkeep.operations.transact import Transactor
+from stepkeep.operations.definitions.publish import publish
+from stepkeep.operations.pipeline.start import Starter
+from stepkeep.operations.pipeline.transact import Transactor
 from stepkeep_lab.torture.ledger import Tally
 from stepkeep_lab.torture.process import ACTOR, TENANT, request_for
 from stepkeep_lab.torture.workflows import Kind

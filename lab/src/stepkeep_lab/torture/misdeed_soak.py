@@ -21,15 +21,15 @@ from pathlib import Path
 
 import msgspec
 
-from stepkeep.definition.registry import HandlerSpec, Registry
+from stepkeep.definition.python.registry import HandlerSpec, Registry
 from stepkeep.edges.safe_text import inert_line
-from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.definition import Definition, Handler, Retry, StepDefinition
+from stepkeep.kernel.machine.states import RUN_TERMINAL, RunState
+from stepkeep.kernel.people.authority import Caller
 from stepkeep.kernel.plan import Plan
-from stepkeep.kernel.states import RUN_TERMINAL, RunState
-from stepkeep.operations.publish import publish
-from stepkeep.operations.start import Starter, StartRequest
-from stepkeep.operations.transact import Transactor
+from stepkeep.operations.definitions.publish import publish
+from stepkeep.operations.pipeline.start import Starter, StartRequest
+from stepkeep.operations.pipeline.transact import Transactor
 from stepkeep.store.connect import connect
 from stepkeep.store.protocol import Store
 from stepkeep.worker.loop import Worker

@@ -20,8 +20,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from stepkeep.kernel.outcomes import Completed, Failed
-from stepkeep.kernel.states import Category
+from stepkeep.kernel.machine.outcomes import Completed, Failed
+from stepkeep.kernel.machine.states import Category
 from stepkeep.worker.answers import StepError, fail, retry_in, wait_for
 
 SECOND = 1_000_000

@@ -16,12 +16,12 @@ from typing import cast
 
 import msgspec
 
-from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.errors import StoreError
+from stepkeep.kernel.machine.states import RUN_TERMINAL
+from stepkeep.kernel.people.authority import Caller
 from stepkeep.kernel.plan import Plan
-from stepkeep.kernel.states import RUN_TERMINAL
-from stepkeep.operations.publish import publish
-from stepkeep.operations.start import Starter, StartRequest
+from stepkeep.operations.definitions.publish import publish
+from stepkeep.operations.pipeline.start import Starter, StartRequest
 from stepkeep.store.connect import connect
 from stepkeep.store.protocol import Store
 from stepkeep.worker.loop import Worker

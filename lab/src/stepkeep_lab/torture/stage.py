@@ -19,10 +19,10 @@ from typing import Any
 
 import msgspec
 
-from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.errors import StoreError
-from stepkeep.kernel.states import RUN_TERMINAL
-from stepkeep.operations.publish import publish
+from stepkeep.kernel.machine.states import RUN_TERMINAL
+from stepkeep.kernel.people.authority import Caller
+from stepkeep.operations.definitions.publish import publish
 from stepkeep_lab.postgres import PostgresServer
 from stepkeep_lab.torture.audit import Audit, Expected
 from stepkeep_lab.torture.fleet import Fleet, Member

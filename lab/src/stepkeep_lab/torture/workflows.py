@@ -11,12 +11,12 @@ from pathlib import Path
 
 import msgspec
 
-from stepkeep.definition.handlers import step
-from stepkeep.definition.python import Workflow
-from stepkeep.definition.registry import Registry
-from stepkeep.definition.retry import Retry
+from stepkeep.definition.python.handlers import step
+from stepkeep.definition.python.registry import Registry
+from stepkeep.definition.python.retry import Retry
+from stepkeep.definition.python.workflow import Workflow
 from stepkeep.kernel.definition import Definition
-from stepkeep.kernel.states import RunState
+from stepkeep.kernel.machine.states import RunState
 from stepkeep.worker.answers import StepError, fail, retry_in
 from stepkeep.worker.context import Context
 from stepkeep_lab.torture.ledger import Effect, Ledger

@@ -110,7 +110,7 @@ def grants(
 
 
 async def _maintain(settings: Settings) -> Maintenance:
-    from stepkeep.operations.maintenance import maintain_with_patience
+    from stepkeep.operations.pipeline.maintenance import maintain_with_patience
     from stepkeep.store.connect import connect
     from stepkeep.store.migrations import require_migrated
 
@@ -125,7 +125,7 @@ async def _maintain(settings: Settings) -> Maintenance:
 
 async def _ask(settings: Settings, *, migrating: bool) -> Answered:
     from stepkeep.evidence.people import differences
-    from stepkeep.operations.principals import look_alikes
+    from stepkeep.operations.people.principals import look_alikes
     from stepkeep.store.connect import connect
 
     store = connect(settings.db)

@@ -21,7 +21,7 @@ from stepkeep.kernel.errors import InvalidInput
 if TYPE_CHECKING:
     from stepkeep.engine import AsyncEngine
     from stepkeep.operations.answers import Answer
-    from stepkeep.operations.approvals import ApprovalList, OpenGate
+    from stepkeep.operations.people.approvals import ApprovalList, OpenGate
 
 DEFAULT_LIMIT = 20
 MOST_SHOWN = 300

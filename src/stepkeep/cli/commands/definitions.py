@@ -19,12 +19,12 @@ from stepkeep.cli.status import BAD_USAGE, SUCCEEDED
 from stepkeep.kernel.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from stepkeep.definition.native import CheckReport
+    from stepkeep.definition.native.reader import CheckReport
     from stepkeep.dialects.dialect import Judged
     from stepkeep.engine import AsyncEngine
-    from stepkeep.operations.publish import Definitions, DefinitionSummary
-    from stepkeep.operations.schemas import Schemas, SchemaView
-    from stepkeep.operations.withdrawn import Restored, Withdrawn
+    from stepkeep.operations.definitions.publish import Definitions, DefinitionSummary
+    from stepkeep.operations.definitions.schemas import Schemas, SchemaView
+    from stepkeep.operations.definitions.withdrawn import Restored, Withdrawn
 
 CHECKED = {"workflow": "name", "dialect": "dialect", "version": "version"}
 WORKFLOW = arg("WORKFLOW", "The name of a workflow.")
@@ -91,7 +91,7 @@ schemas = Commands("schemas", "JSON Schemas that definitions refer to by name.")
 
 
 def _document(file: Path, _: str) -> Any:
-    from stepkeep.definition.document import read_document
+    from stepkeep.definition.text.document import read_document
 
     return read_document(file).data
 

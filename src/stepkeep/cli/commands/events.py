@@ -16,8 +16,7 @@ from stepkeep.cli.settings import Settings
 from stepkeep.kernel.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from stepkeep.operations.hooks import Delivered, HookList, RemovedHook, SavedHook
-    from stepkeep.operations.outbox import (
+    from stepkeep.operations.delivery.outbox import (
         DeliveryDetails,
         DeliveryList,
         DroppedEvent,
@@ -25,7 +24,8 @@ if TYPE_CHECKING:
         Redriven,
         SinkActions,
     )
-    from stepkeep.operations.sinks import RemovedSink, SinkList, SinkView, TestedSink
+    from stepkeep.operations.delivery.sinks import RemovedSink, SinkList, SinkView, TestedSink
+    from stepkeep.operations.messages.hooks import Delivered, HookList, RemovedHook, SavedHook
 
 sinks = Commands("sinks", "Where events go: webhooks, files, functions, other programs.")
 SINK_NAME = arg("NAME", "The name of the sink.")
@@ -222,7 +222,7 @@ HOOK = arg("NAME", "The hook.")
 
 
 def _mapping(file: Path, _: str = "") -> dict[str, Any]:
-    from stepkeep.definition.document import read_document
+    from stepkeep.definition.text.document import read_document
 
     data: Any = read_document(file).data
     if not isinstance(data, dict):

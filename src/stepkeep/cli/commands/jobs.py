@@ -13,7 +13,7 @@ from stepkeep.kernel.errors import InvalidInput
 
 if TYPE_CHECKING:
     from stepkeep.engine import AsyncEngine
-    from stepkeep.operations.jobs import JobList, JobView
+    from stepkeep.operations.continuation.jobs import JobList, JobView
 
 jobs = Commands("jobs", "Actions on many runs at once, and backfills.")
 JOB = arg("JOB", "The id of the job.", typed_as="job")

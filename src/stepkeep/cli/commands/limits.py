@@ -13,13 +13,13 @@ from stepkeep.cli.command import Commands, CommandValues, program
 from stepkeep.cli.commands.decide import Reason, decided
 from stepkeep.cli.settings import Needs, Settings
 from stepkeep.kernel.errors import InvalidInput
-from stepkeep.operations.causes import queue_words
+from stepkeep.operations.runs.causes import queue_words
 
 if TYPE_CHECKING:
-    from stepkeep.operations.network import Allowed
-    from stepkeep.operations.pauses import PauseList
-    from stepkeep.operations.resources import ResourceList
-    from stepkeep.operations.slots import SlotList
+    from stepkeep.operations.limits.pauses import PauseList
+    from stepkeep.operations.limits.resources import ResourceList
+    from stepkeep.operations.limits.slots import SlotList
+    from stepkeep.operations.people.network import Allowed
 
 slots = Commands("slots", "Limits on running runs.")
 WORKFLOW = opt("--workflow", "NAME", "A workflow, not the whole tenant.", show_default=False)

@@ -15,8 +15,8 @@ from stepkeep.kernel.errors import InvalidInput
 
 if TYPE_CHECKING:
     from stepkeep.engine import AsyncEngine
-    from stepkeep.operations.mailbox import DroppedMessages, MessageList
-    from stepkeep.operations.people import MessageSent
+    from stepkeep.operations.messages.mailbox import DroppedMessages, MessageList
+    from stepkeep.operations.people.people import MessageSent
 
 
 @program.command("send")

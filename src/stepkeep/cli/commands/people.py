@@ -17,9 +17,9 @@ from stepkeep.kernel.errors import InvalidInput
 
 if TYPE_CHECKING:
     from stepkeep.engine import AsyncEngine
-    from stepkeep.operations.audit import AuditPage
-    from stepkeep.operations.people_journal import HistoryEntry, PeopleChain
-    from stepkeep.operations.principals import (
+    from stepkeep.operations.people.audit import AuditPage
+    from stepkeep.operations.people.people_journal import HistoryEntry, PeopleChain
+    from stepkeep.operations.people.principals import (
         Delegation,
         DelegationView,
         DisabledUser,
@@ -267,6 +267,6 @@ def audit(found: AuditPage, asked: CommandValues) -> None:
         about = [] if target[1] is None else [target[1]]
         say(f"there are more: {asked.command('audit', *about, *options, '--cursor', found.next)}")
     if not found.chain.is_intact:
-        from stepkeep.operations.audit import told_of_chain
+        from stepkeep.operations.people.audit import told_of_chain
 
         say(f"the audit log was changed by hand: {told_of_chain(found.chain)}")

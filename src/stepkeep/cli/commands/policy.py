@@ -12,7 +12,7 @@ from stepkeep.cli.command import Commands, CommandValues
 from stepkeep.cli.settings import Needs, Settings
 
 if TYPE_CHECKING:
-    from stepkeep.operations.policies import PolicyList, PolicyRevision, PolicyView, Replay
+    from stepkeep.operations.people.policies import PolicyList, PolicyRevision, PolicyView, Replay
 
 policy = Commands("policy", "Rules that allow, hold or deny steps before they run.")
 
@@ -26,7 +26,7 @@ def test(
 
     A document without cases is only checked.
     """
-    from stepkeep.definition.compiled_policy import CompiledPolicy
+    from stepkeep.definition.expressions.compiled_policy import CompiledPolicy
     from stepkeep.definition.policy import failed_cases, load_policy
 
     document, cases = load_policy(file)

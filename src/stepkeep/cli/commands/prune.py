@@ -14,7 +14,7 @@ from stepkeep.cli.settings import Needs, Settings
 from stepkeep.kernel.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from stepkeep.operations.retention import Pruned, Told
+    from stepkeep.operations.logs.retention import Pruned, Told
 
 TOLD_EVERY = 1.0
 """Seconds between two lines of progress."""

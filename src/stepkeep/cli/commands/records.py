@@ -20,8 +20,8 @@ from stepkeep.kernel.errors import InvalidInput
 if TYPE_CHECKING:
     from stepkeep.conformance.report import Report
     from stepkeep.engine import AsyncEngine
-    from stepkeep.operations.run_archive import Swept
-    from stepkeep.operations.state_export import Exported
+    from stepkeep.operations.logs.run_archive import Swept
+    from stepkeep.operations.logs.state_export import Exported
 
 FINDING = ("line", "code", "run", "message")
 log = Commands("log", "Export and verify transition logs.")
@@ -119,9 +119,9 @@ async def write_log(
     engine: AsyncEngine, runs: list[str], file: BinaryIO, as_: str | None = None, *, workers: bool = False
 ) -> int:
     """Write the logs of these runs (none named: of all), or one log with their workers; returns how many lines."""
-    from stepkeep.operations.lines import written_line
-    from stepkeep.operations.log import export_all, export_run
-    from stepkeep.operations.log_together import export_together
+    from stepkeep.operations.logs.lines import written_line
+    from stepkeep.operations.logs.log import export_all, export_run
+    from stepkeep.operations.logs.log_together import export_together
     from stepkeep.store.records import RunFilter
 
     count = 0
@@ -210,7 +210,7 @@ def export_state(
 async def _export_state(
     settings: Settings, folder: str, runs: list[str], follow: bool, interval: float
 ) -> Exported | None:
-    from stepkeep.operations.state_export import StateFolder
+    from stepkeep.operations.logs.state_export import StateFolder
 
     async with open_engine(settings, operation="log") as engine:
         chosen = [await find_run(engine, run) for run in runs]
@@ -262,7 +262,7 @@ def archive(
 
 
 async def _archive(settings: Settings, runs: list[str], to: str, root: Path) -> Swept:
-    from stepkeep.operations.run_archive import ArchiveSweeper, Swept, archive_run
+    from stepkeep.operations.logs.run_archive import ArchiveSweeper, Swept, archive_run
 
     async with open_engine(settings, operation="log") as engine:
         if not runs:
@@ -280,6 +280,6 @@ async def _archive(settings: Settings, runs: list[str], to: str, root: Path) -> 
 
 def verified(manifest: Path) -> Iterator[str]:
     """What the judge finds wrong with an archive."""
-    from stepkeep.worker.archives import verified as found
+    from stepkeep.worker.chores.archives import verified as found
 
     yield from found(manifest)

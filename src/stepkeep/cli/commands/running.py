@@ -36,7 +36,7 @@ from stepkeep.kernel.errors import Conflict, InvalidInput
 
 if TYPE_CHECKING:
     from stepkeep.engine import AsyncEngine
-    from stepkeep.operations.going_on import ContinuationPreview
+    from stepkeep.operations.continuation.going_on import ContinuationPreview
 
 
 @program.command("run", policies=True)
@@ -85,7 +85,7 @@ def run(
                 async with open_engine(settings, policies, operation="work_on") as engine:
                     found = await find_run(engine, str(resume))
                     return await work_on(engine, found, screen_for(json=settings.json), resumed=True, **working)
-            from stepkeep.operations.retention import require_kept
+            from stepkeep.operations.logs.retention import require_kept
 
             needs = None if no_wait else "run"
             async with open_engine(settings, policies, creates=True, dev=dev, operation=needs) as engine:
@@ -277,8 +277,8 @@ async def _continue_run(settings: Settings, policies: Policies, asked: ContinueO
 
 async def _require_code(engine: AsyncEngine, asked: ContinueOptions) -> None:
     """Refuse to make a run that cannot be executed here."""
-    from stepkeep.operations.plans import plan_of
-    from stepkeep.operations.publish import find_plan
+    from stepkeep.operations.definitions.publish import find_plan
+    from stepkeep.operations.pipeline.plans import plan_of
 
     run_id = await find_run(engine, asked.run)
     plan = await plan_of(engine.transactor, engine.tenant, run_id)

@@ -29,8 +29,8 @@ from stepkeep.kernel.errors import InvalidInput
 
 if TYPE_CHECKING:
     from stepkeep.engine import AsyncEngine
-    from stepkeep.operations.quarantine import QuarantineView
-    from stepkeep.operations.run_answers import LookedAt, RunList
+    from stepkeep.operations.continuation.quarantine import QuarantineView
+    from stepkeep.operations.runs.run_answers import LookedAt, RunList
 
 DEFAULT_LIMIT = 20
 MOST_PARTS = 20
@@ -125,7 +125,7 @@ def _again(given: Mapping[str, Any]) -> list[str]:
 
 def _known(filters: dict[str, Any]) -> dict[str, Any]:
     """The filters, whose states must be known."""
-    from stepkeep.kernel.states import RunState
+    from stepkeep.kernel.machine.states import RunState
 
     if unknown := [state for state in filters.get("state", ()) if state not in list(RunState)]:
         raise InvalidInput(f"{unknown[0]!r} is no state of a run. Choose from {', '.join(RunState)}.")

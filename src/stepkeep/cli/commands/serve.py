@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import socket
 
     from stepkeep.api.browsers import Browsers
-    from stepkeep.operations.quotas import Quotas
+    from stepkeep.operations.people.quotas import Quotas
 
 PORT = 8321
 
@@ -101,7 +101,7 @@ def serve(
     from stepkeep.api.browsers import Browsers
     from stepkeep.api.oidc import Provider, read_oidc
     from stepkeep.api.server import listen, run
-    from stepkeep.operations.quotas import Quotas
+    from stepkeep.operations.people.quotas import Quotas
 
     browsers = Browsers(public_url)
     if (found := read_oidc(os.environ)) is not None:

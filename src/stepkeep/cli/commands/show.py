@@ -22,8 +22,8 @@ from stepkeep.kernel.errors import InvalidInput, NotFound, StoreUnavailable
 if TYPE_CHECKING:
     from stepkeep.engine import AsyncEngine
     from stepkeep.engine.result import Result
-    from stepkeep.operations.diagnosis import ExplanationView
-    from stepkeep.operations.rollback import Remaining, RollbackPreview, RunningStep, Undo
+    from stepkeep.operations.continuation.rollback import Remaining, RollbackPreview, RunningStep, Undo
+    from stepkeep.operations.runs.diagnosis import ExplanationView
 
 LONGEST_SECONDS = 10 * 365 * 86_400
 
@@ -105,7 +105,7 @@ async def _follow(settings: Settings, run: str) -> None:
     """Show the run's journal as it grows, until the run has ended."""
     from stepkeep.cli.screens import screen_for
     from stepkeep.cli.working import Follower
-    from stepkeep.operations.plans import plan_of
+    from stepkeep.operations.pipeline.plans import plan_of
 
     async with open_engine(settings) as engine:
         run_id = await find_run(engine, run)
@@ -141,8 +141,8 @@ def explain(
     step: Annotated[Text, arg("STEP", "Only this step of the run.")] = None,
 ) -> int:
     """Say why it does not move, and the command that moves it. Exit status 1 when something is wrong."""
-    from stepkeep.operations.causes import FAULTS, unreachable
-    from stepkeep.operations.diagnosis import view
+    from stepkeep.operations.runs.causes import FAULTS, unreachable
+    from stepkeep.operations.runs.diagnosis import view
 
     async def find(engine: AsyncEngine) -> ExplanationView:
         return await engine.explain(await _resolve(engine, what), step)
@@ -170,7 +170,7 @@ async def _resolve(engine: AsyncEngine, what: str) -> str:
 
 def lines(explained: ExplanationView) -> list[str]:
     """What the run continues, and one line per cause, with the command below it."""
-    from stepkeep.operations.continued import course_lines
+    from stepkeep.operations.continuation.continued import course_lines
 
     said = [f"{explained.subject}: {explained.state.replace('_', ' ')}"]
     said += [f"  {line}" for line in course_lines(explained.as_json())]

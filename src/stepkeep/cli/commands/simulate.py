@@ -23,7 +23,7 @@ from stepkeep.cli.status import FAILED, SUCCEEDED
 from stepkeep.kernel.errors import InvalidInput, NotFound
 
 if TYPE_CHECKING:
-    from stepkeep.definition.registry import Registry
+    from stepkeep.definition.python.registry import Registry
     from stepkeep.kernel.definition import Definition, SubWorkflow
     from stepkeep.simulate.findings import Finding
     from stepkeep.simulate.report import ChildReport, Report
@@ -97,7 +97,7 @@ def _simulated(
 
 def _in_python(report: Report) -> Report:
     """The same report, in the words of a workflow that was written in Python."""
-    from stepkeep.definition.python_words import in_python
+    from stepkeep.definition.python.words import in_python
 
     told = [(one, *in_python((), one.message, one.hint)) for one in report.findings]
     return replace(report, findings=tuple(replace(one, message=said, hint=hint) for one, said, hint in told))
@@ -201,7 +201,7 @@ class ChildDefinitions:
     def _programs_of(self) -> dict[str, Definition]:
         if self._programs is None:
             from stepkeep.definition.apps import load_app
-            from stepkeep.definition.python import workflows_in
+            from stepkeep.definition.python.workflow import workflows_in
 
             own = [f"{self._file.partition('.py:')[0].removesuffix('.py')}.py"] if is_python(self._file) else []
             modules = [load_app(one) for one in (*own, *self._apps)]
@@ -219,7 +219,7 @@ class ChildDefinitions:
         return None
 
     async def _published(self, child: SubWorkflow) -> Definition | None:
-        from stepkeep.operations.publish import find_plan
+        from stepkeep.operations.definitions.publish import find_plan
 
         async with open_engine(self._settings, operation="definitions") as engine:
             try:

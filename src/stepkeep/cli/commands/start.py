@@ -27,7 +27,7 @@ from stepkeep.cli.status import SUCCEEDED, UNFINISHED, status_of_run
 from stepkeep.kernel.errors import InvalidInput, NotFound
 
 if TYPE_CHECKING:
-    from stepkeep.definition.registry import Registry
+    from stepkeep.definition.python.registry import Registry
     from stepkeep.engine import AsyncEngine
 
 
@@ -81,7 +81,7 @@ def start(
     handlers = None if elsewhere or run is not None else load_handlers(app or [])
 
     async def begin(engine: AsyncEngine) -> dict[str, Any]:
-        from stepkeep.operations.retention import gone
+        from stepkeep.operations.logs.retention import gone
 
         workflow = await _workflow(settings, engine, str(what), version, handlers, as_)
         started = await engine.start(workflow, given, **options)

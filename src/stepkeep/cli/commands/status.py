@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from stepkeep.cli.arguments import opt
 from stepkeep.cli.command import CommandValues, program
 from stepkeep.cli.printer import console
-from stepkeep.operations.causes import queue_words
+from stepkeep.operations.runs.causes import queue_words
 
 if TYPE_CHECKING:
-    from stepkeep.operations.status import FailureCounts, RunCounts, Status, StatusView, WorkerList
+    from stepkeep.operations.runs.status import FailureCounts, RunCounts, Status, StatusView, WorkerList
 
 
 @program.operation(

@@ -16,10 +16,10 @@ from stepkeep.kernel.errors import InvalidInput
 
 if TYPE_CHECKING:
     from stepkeep.engine import AsyncEngine
-    from stepkeep.operations.keys import Key, KeyList, MadeKey, RevokedKey
-    from stepkeep.operations.principals import TenantList, TenantView
-    from stepkeep.operations.quotas import TenantQuotas
-    from stepkeep.operations.run_webhooks import TenantSigning
+    from stepkeep.operations.delivery.run_webhooks import TenantSigning
+    from stepkeep.operations.people.keys import Key, KeyList, MadeKey, RevokedKey
+    from stepkeep.operations.people.principals import TenantList, TenantView
+    from stepkeep.operations.people.quotas import TenantQuotas
 
 keys = Commands("keys", "API keys, which say who acts.")
 
@@ -105,7 +105,7 @@ def revoke(found: RevokedKey, asked: CommandValues) -> Iterator[str]:
 
 def _limits(key: Key) -> str:
     """The queues and handlers that a key is limited to, in words."""
-    from stepkeep.kernel.authority import WorkLimits
+    from stepkeep.kernel.people.authority import WorkLimits
 
     queues, handlers = (None if one is None else tuple(one) for one in (key.queues, key.handlers))
     return str(WorkLimits(queues=queues, handlers=handlers))
@@ -215,7 +215,7 @@ def quotas(
         return await engine.tenants.set_quotas(name, **{**kept, **named}, by=by)
 
     def words(found: TenantQuotas) -> Iterator[str]:
-        from stepkeep.operations.quotas import DEFAULTS
+        from stepkeep.operations.people.quotas import DEFAULTS
 
         for quota, value in found.quotas.items():
             default = DEFAULTS[quota]

@@ -15,7 +15,7 @@ from stepkeep.kernel.errors import InvalidInput
 if TYPE_CHECKING:
     from stepkeep.engine import AsyncEngine
     from stepkeep.operations.answers import Answer
-    from stepkeep.operations.migrating import MigrationPreview, MigrationsPreview
+    from stepkeep.operations.continuation.migrating import MigrationPreview, MigrationsPreview
 
 
 @program.command("diff")
@@ -68,7 +68,7 @@ def _of_attempts(
     if second is not None or step is None:
         raise InvalidInput("give two versions or two runs; or one run, and the --step whose attempts are compared.")
     from stepkeep.cli.render.lines import attempt_lines
-    from stepkeep.operations.run_differences import compare_attempts
+    from stepkeep.operations.runs.run_differences import compare_attempts
 
     async def compare(engine: AsyncEngine, run_id: str) -> Any:
         return compare_attempts(await engine.show(run_id, step=step), numbers)

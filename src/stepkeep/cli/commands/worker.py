@@ -24,7 +24,7 @@ from stepkeep.kernel.errors import InvalidInput, StepkeepError
 if TYPE_CHECKING:
     import socket
 
-    from stepkeep.definition.registry import Registry
+    from stepkeep.definition.python.registry import Registry
     from stepkeep.engine import AsyncEngine
     from stepkeep.evidence.signing import SigningKey
     from stepkeep.worker.loop import Worker
@@ -125,7 +125,7 @@ async def _at_database(
     beside: tuple[str | None, Path, bool, socket.socket | None, SigningKey | None],
 ) -> AsyncIterator[Worker]:
     """A worker beside the database, with what it does besides."""
-    from stepkeep.worker.archives import archiving
+    from stepkeep.worker.chores.archives import archiving
     from stepkeep.worker.process import devote_process
     from stepkeep.worker.settings import Settings as WorkerSettings
 
@@ -163,7 +163,7 @@ async def _at_service(
     places: str,
 ) -> AsyncIterator[Worker]:
     """A worker over the HTTP API of a service, for networks without the database."""
-    from stepkeep.definition.registry import default_registry
+    from stepkeep.definition.python.registry import default_registry
     from stepkeep.worker.process import devote_process
     from stepkeep.worker.remote.start import remote_worker
     from stepkeep.worker.settings import Settings as WorkerSettings
@@ -192,7 +192,7 @@ async def _state_files(engine: AsyncEngine, folder: str | None) -> AsyncIterator
     if folder is None:
         yield
         return
-    from stepkeep.operations.state_export import StateFolder
+    from stepkeep.operations.logs.state_export import StateFolder
 
     files = StateFolder(engine.transactor, Path(folder), tenant=engine.tenant)
     files.prepare()

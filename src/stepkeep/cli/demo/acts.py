@@ -24,12 +24,12 @@ from stepkeep.cli.render.consoles import Text
 from stepkeep.cli.screens import Screen, screen_for
 from stepkeep.cli.settings import Settings
 from stepkeep.cli.working import Follower, work_on
-from stepkeep.definition.native import load_text
+from stepkeep.definition.native.reader import load_text
 from stepkeep.engine import AsyncEngine
 from stepkeep.kernel.definition import Definition
 from stepkeep.kernel.errors import StepkeepError
-from stepkeep.kernel.states import RUN_TERMINAL
-from stepkeep.operations.plans import plan_of
+from stepkeep.kernel.machine.states import RUN_TERMINAL
+from stepkeep.operations.pipeline.plans import plan_of
 
 HANDLERS = "stepkeep.cli.demo.handlers"
 PATIENCE = 20.0

@@ -9,8 +9,8 @@ import time
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from stepkeep.definition.handlers import step
-from stepkeep.definition.native import load_text
+from stepkeep.definition.native.reader import load_text
+from stepkeep.definition.python.handlers import step
 from stepkeep.worker.answers import fail
 from stepkeep.worker.context import Context
 

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from stepkeep.definition.handlers import step
+from stepkeep.definition.python.handlers import step
 from stepkeep.worker.answers import fail
 from stepkeep.worker.context import Context
 

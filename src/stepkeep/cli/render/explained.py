@@ -12,9 +12,9 @@ from typing import Any
 import msgspec
 
 from stepkeep.cli.render.outline import Path, outline
-from stepkeep.definition.document import read_document
 from stepkeep.definition.durations import InvalidDuration, format_duration, parse_duration
-from stepkeep.definition.retry import NATIVE_RETRY, NATIVE_UNDO_RETRY
+from stepkeep.definition.python.retry import NATIVE_RETRY, NATIVE_UNDO_RETRY
+from stepkeep.definition.text.document import read_document
 from stepkeep.kernel.definition import (
     Approval,
     Definition,

@@ -12,8 +12,8 @@ from stepkeep.cli.render.times import clock, seconds_between, span
 from stepkeep.edges.redaction import hide_secrets
 
 if TYPE_CHECKING:
-    from stepkeep.operations.run_answers import AttemptDifferences, FieldOfBoth, RunDifferences
-    from stepkeep.operations.versions import FieldDifference, LiveRuns, VersionDifferences
+    from stepkeep.operations.definitions.versions import FieldDifference, LiveRuns, VersionDifferences
+    from stepkeep.operations.runs.run_answers import AttemptDifferences, FieldOfBoth, RunDifferences
 
 INDENT = "    "
 LONGEST = 100

@@ -43,7 +43,7 @@ def remark(step: Mapping[str, Any], now: datetime | None = None) -> str:
 
 def progress(step: Mapping[str, Any]) -> str:
     """How far the handler of a running step is: `40 % page 12`."""
-    from stepkeep.operations.progress import progress_words
+    from stepkeep.operations.runs.progress import progress_words
 
     return progress_words(step.get("progress"))
 

@@ -22,7 +22,7 @@ from stepkeep.cli.render.times import clock, seconds_between, span
 from stepkeep.cli.settings import Settings
 from stepkeep.edges.redaction import hide_secrets
 from stepkeep.edges.safe_text import inert_json, inert_line
-from stepkeep.operations.continued import course_lines
+from stepkeep.operations.continuation.continued import course_lines
 
 OUTPUT_LINES, OUTPUT_WIDTH = 20, 500
 """How much of an output is shown."""

@@ -11,11 +11,11 @@ from stepkeep.cli.render.consoles import Text
 from stepkeep.cli.render.look import look, style, words
 from stepkeep.cli.render.remarks import shorten
 from stepkeep.cli.render.times import clock, seconds_between, span
-from stepkeep.operations.services import taken_runs
+from stepkeep.operations.remote.services import taken_runs
 
 if TYPE_CHECKING:
-    from stepkeep.operations.run_answers import RunSummary
-    from stepkeep.operations.status import QueueView, WorkerView
+    from stepkeep.operations.runs.run_answers import RunSummary
+    from stepkeep.operations.runs.status import QueueView, WorkerView
 
 View = Mapping[str, Any]
 

@@ -10,12 +10,12 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from stepkeep.definition.checks import check_handlers
 from stepkeep.definition.findings import Finding, Path
-from stepkeep.definition.graph import Ancestry, check_graph
-from stepkeep.definition.references import check_expressions
-from stepkeep.definition.registry import Registry
-from stepkeep.definition.written import StepBlock
+from stepkeep.definition.native.checks import check_handlers
+from stepkeep.definition.native.graph import Ancestry, check_graph
+from stepkeep.definition.native.references import check_expressions
+from stepkeep.definition.native.written import StepBlock
+from stepkeep.definition.python.registry import Registry
 from stepkeep.dialects.action.parts import Parts
 from stepkeep.dialects.action.written import Action
 

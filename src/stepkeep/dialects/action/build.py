@@ -12,9 +12,9 @@ from typing import Any
 from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
-from stepkeep.definition.conditions import own_output
-from stepkeep.definition.registry import HandlerSpec, Registry
-from stepkeep.definition.template_text import WHOLE_INPUT
+from stepkeep.definition.expressions.conditions import own_output
+from stepkeep.definition.expressions.template_text import WHOLE_INPUT
+from stepkeep.definition.python.registry import HandlerSpec, Registry
 from stepkeep.dialects.action.duties import duties_of, excluded_by, quorum_of, roles_of
 from stepkeep.dialects.action.parts import Parts
 from stepkeep.dialects.action.written import (
@@ -30,7 +30,7 @@ from stepkeep.dialects.action.written import (
     tier_of,
 )
 from stepkeep.kernel import definition as kernel
-from stepkeep.kernel.states import Category, ErrorClass, OnFailure, StepState
+from stepkeep.kernel.machine.states import Category, ErrorClass, OnFailure, StepState
 
 MILLISECOND = 1_000
 HOUR = 3_600 * kernel.SECOND

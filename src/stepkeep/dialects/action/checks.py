@@ -1,7 +1,7 @@
 """Checks relations between the parts of a document: order, tiers, completion, compensation.
 
-Each check yields findings and continues. `stepkeep.definition.graph` checks the graph, `borrowed` checks expressions
-and handlers. The front end calls it.
+Each check yields findings and continues. `stepkeep.definition.native.graph` checks the graph, `borrowed` checks
+expressions and handlers. The front end calls it.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
+from stepkeep.definition.expressions.json_schema import schema_findings
 from stepkeep.definition.findings import Finding, Path, did_you_mean
-from stepkeep.definition.json_schema import schema_findings
 from stepkeep.dialects.action.parts import Parts
 from stepkeep.dialects.action.written import (
     OPERATION_RULE,

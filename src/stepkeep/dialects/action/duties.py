@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Sequence
 from stepkeep.definition.findings import Finding, Path, did_you_mean
 from stepkeep.dialects.action.written import SodConstraint
 from stepkeep.kernel import definition as kernel
-from stepkeep.kernel.separation import REQUESTER
+from stepkeep.kernel.people.separation import REQUESTER
 
 NOT_THE_REQUESTER = frozenset({"MakerChecker", "HazardousZoneNoSelfApproval", "RemoteEstopRequesterSeparation"})
 """Kinds that keep the person who asked for the run from approving an action of it."""

@@ -26,7 +26,7 @@ from stepkeep.dialects.action.shapes import (
     operation_of,
     written_steps,
 )
-from stepkeep.kernel.states import STEP_TERMINAL
+from stepkeep.kernel.machine.states import STEP_TERMINAL
 
 SYSTEM = {"kind": "System"}
 MACHINE = {"kind": "Machine"}

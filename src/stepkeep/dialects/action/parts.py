@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from stepkeep.definition.findings import Path
-from stepkeep.definition.graph import Node
+from stepkeep.definition.native.graph import Node
 from stepkeep.dialects.action.written import TIERS, Action, Capability, Tier
 from stepkeep.dialects.format import listed, valid, valid_blocks
 

@@ -1,4 +1,4 @@
-"""Parses the manual completion signal of section 3.3 into the arguments of `operations.people.complete`.
+"""Parses the manual completion signal of section 3.3 into the arguments of `operations.people.people.complete`.
 
 It checks the shape of the payload and reports all problems at once. The kernel checks the token, the state of the
 action and repetition. The user named in the payload is kept as a claim: the actor of a signal comes from authentication
@@ -14,8 +14,8 @@ import msgspec
 from pydantic import AfterValidator, Field, StringConstraints, ValidationError
 from pydantic_core import PydanticCustomError
 
-from stepkeep.definition.complaints import complaints
-from stepkeep.definition.validators import Word
+from stepkeep.definition.native.validators import Word
+from stepkeep.definition.text.complaints import complaints
 from stepkeep.dialects.action.written import Block, Name, Text, WholeNumber
 from stepkeep.kernel.errors import InvalidInput
 
@@ -62,7 +62,7 @@ class Signal(msgspec.Struct, frozen=True, kw_only=True):
     claim: bytes
 
     def arguments(self) -> dict[str, Any]:
-        """The arguments of `operations.people.complete` besides the transactor, the tenant and the actor."""
+        """The arguments of `operations.people.people.complete` besides the transactor, the tenant and the actor."""
         return msgspec.structs.asdict(self)
 
 

@@ -12,10 +12,11 @@ from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, StringC
 from pydantic.alias_generators import to_camel
 from pydantic_core import PydanticCustomError, PydanticKnownError
 
-from stepkeep.definition import bounds, written
-from stepkeep.definition.attempts import SeedAttempts
+from stepkeep.definition import bounds
 from stepkeep.definition.findings import shown
-from stepkeep.definition.validators import Word, given
+from stepkeep.definition.native import written
+from stepkeep.definition.native.attempts import SeedAttempts
+from stepkeep.definition.native.validators import Word, given
 
 TIERS = ("Auto", "Assisted", "HumanApprove", "ManualOnly")
 """From the least to the most strict."""

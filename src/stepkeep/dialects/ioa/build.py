@@ -11,10 +11,10 @@ from typing import Any
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from stepkeep.definition.build import GRACE, LEASE, STEP_TIMEOUT
-from stepkeep.definition.conditions import own_output
-from stepkeep.definition.registry import Registry
-from stepkeep.definition.template_text import WHOLE_INPUT
+from stepkeep.definition.expressions.conditions import own_output
+from stepkeep.definition.expressions.template_text import WHOLE_INPUT
+from stepkeep.definition.native.build import GRACE, LEASE, STEP_TIMEOUT
+from stepkeep.definition.python.registry import Registry
 from stepkeep.dialects.ioa import triggers
 from stepkeep.dialects.ioa.checks import is_gate, prompt_of
 from stepkeep.dialects.ioa.written import (
@@ -28,7 +28,7 @@ from stepkeep.dialects.ioa.written import (
 )
 from stepkeep.kernel import definition as kernel
 from stepkeep.kernel.definition import SECOND, Backoff
-from stepkeep.kernel.states import Category, OnFailure, StepState
+from stepkeep.kernel.machine.states import Category, OnFailure, StepState
 
 DIALECT = "ioa"
 

@@ -1,7 +1,7 @@
 """Checks a workflow resource beyond its shape: gates, compensations, policies, names of agents.
 
-Each check yields findings and continues. `definition.graph` checks the graph, `keys` unknown keys. The front end passes
-every step and compensation that is valid on its own, so that one mistake hides no other.
+Each check yields findings and continues. `definition.native.graph` checks the graph, `keys` unknown keys. The front end
+passes every step and compensation that is valid on its own, so that one mistake hides no other.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from collections.abc import Iterator, Mapping
 
 from stepkeep.definition import bounds
 from stepkeep.definition.durations import format_duration
+from stepkeep.definition.expressions.json_schema import schema_findings
+from stepkeep.definition.expressions.template_text import OPENING
 from stepkeep.definition.findings import LOAD_IT, NOT_EVALUATED, Finding, Path, did_you_mean
-from stepkeep.definition.json_schema import schema_findings
-from stepkeep.definition.registry import Registry
-from stepkeep.definition.template_text import OPENING
+from stepkeep.definition.python.registry import Registry
 from stepkeep.dialects.ioa.written import CompensationBlock, RetryPolicyBlock, StepBlock
 
 GATE = "GATE:"

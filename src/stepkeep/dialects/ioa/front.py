@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from stepkeep.definition.findings import Finding, Path
-from stepkeep.definition.graph import check_graph
+from stepkeep.definition.native.graph import check_graph
 from stepkeep.dialects.format import Format, Reading, outline, valid, valid_blocks
 from stepkeep.dialects.ioa import triggers
 from stepkeep.dialects.ioa.build import build

@@ -1,7 +1,7 @@
 """Advice on a correct workflow that may still cause trouble: seed 000 section 6, in the terms of its format.
 
-The same guidelines as `definition.lint`. In the resource, gates have timeouts instead of deadlines, and compensations
-are separate from their steps. Warnings stop nothing. The front end calls it.
+The same guidelines as `definition.native.lint`. In the resource, gates have timeouts instead of deadlines, and
+compensations are separate from their steps. Warnings stop nothing. The front end calls it.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from collections.abc import Iterator, Mapping
 
 from stepkeep.definition.durations import format_duration
 from stepkeep.definition.findings import Finding, Path
-from stepkeep.definition.lint import MANY_STEPS
+from stepkeep.definition.native.lint import MANY_STEPS
 from stepkeep.dialects.ioa.checks import GATE, is_gate, prompt_of
 from stepkeep.dialects.ioa.written import SpecBlock, StepBlock, WorkflowResource
 from stepkeep.kernel.definition import Definition, StepDefinition
-from stepkeep.kernel.states import OnFailure
+from stepkeep.kernel.machine.states import OnFailure
 
 MANY_PARALLEL = 5
 

@@ -12,8 +12,8 @@ from typing import Any
 
 from stepkeep.definition.durations import InvalidDuration, parse_duration
 from stepkeep.definition.findings import Finding
-from stepkeep.definition.triggers import check_trigger, triggers_of
-from stepkeep.definition.written import TriggerBlock as NativeBlock
+from stepkeep.definition.native.triggers import check_trigger, triggers_of
+from stepkeep.definition.native.written import TriggerBlock as NativeBlock
 from stepkeep.dialects.ioa.written import TriggerBlock
 from stepkeep.kernel.triggers import TriggerSpec
 

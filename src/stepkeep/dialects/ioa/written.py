@@ -13,11 +13,11 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstr
 from pydantic_core import PydanticCustomError
 
 from stepkeep.definition import bounds
-from stepkeep.definition.attempts import SeedRetries
 from stepkeep.definition.durations import InvalidDuration, format_duration, parse_duration
 from stepkeep.definition.findings import shown
-from stepkeep.definition.validators import Word, filled, given, short, within
-from stepkeep.definition.written import JsonSchema
+from stepkeep.definition.native.attempts import SeedRetries
+from stepkeep.definition.native.validators import Word, filled, given, short, within
+from stepkeep.definition.native.written import JsonSchema
 
 API_VERSION = "ioa.dev/v0.2"
 KIND = "Workflow"

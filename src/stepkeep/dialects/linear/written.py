@@ -11,8 +11,8 @@ from pydantic import BeforeValidator, Field, StringConstraints
 from pydantic_core import PydanticCustomError
 
 from stepkeep.definition import bounds
-from stepkeep.definition.attempts import SeedAttempts
-from stepkeep.definition.written import Block, HandlerName, Name, Text
+from stepkeep.definition.native.attempts import SeedAttempts
+from stepkeep.definition.native.written import Block, HandlerName, Name, Text
 from stepkeep.dialects.chains import StepWord
 
 LONGEST_BACKOFF = bounds.DELAY[1] // bounds.MILLISECOND

@@ -9,15 +9,15 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
-from stepkeep.definition.build import GRACE
+from stepkeep.definition.expressions.template_text import WHOLE_INPUT
 from stepkeep.definition.findings import Finding, Path
-from stepkeep.definition.registry import Registry
-from stepkeep.definition.template_text import WHOLE_INPUT
+from stepkeep.definition.native.build import GRACE
+from stepkeep.definition.python.registry import Registry
 from stepkeep.dialects.chains import check_known, distinct, placement
 from stepkeep.dialects.format import Format, Reading, listed
 from stepkeep.dialects.run.written import NAMED, StepRow, TemplateBlock, amend
 from stepkeep.kernel.definition import SECOND, Approval, Backoff, Definition, Dependency, Handler, Retry, StepDefinition
-from stepkeep.kernel.states import OnFailure, StepState
+from stepkeep.kernel.machine.states import OnFailure, StepState
 from stepkeep.network.failures import RequestFailed
 from stepkeep.network.urls import parse
 

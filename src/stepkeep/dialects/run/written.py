@@ -10,10 +10,10 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from stepkeep.definition import bounds
-from stepkeep.definition.attempts import SeedAttempts
 from stepkeep.definition.durations import format_duration
-from stepkeep.definition.validators import within
-from stepkeep.definition.written import Block, Name, Text
+from stepkeep.definition.native.attempts import SeedAttempts
+from stepkeep.definition.native.validators import within
+from stepkeep.definition.native.written import Block, Name, Text
 from stepkeep.dialects.chains import StepWord
 
 NAMED = ("template", "template_name", "name")

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 
 from msgspec import UNSET
 
-from stepkeep.definition.archive_policy import about_archive
-from stepkeep.definition.rule_words import VERSION, rule_capabilities
+from stepkeep.definition.native.archive_policy import about_archive
+from stepkeep.definition.native.rule_words import VERSION, rule_capabilities
 from stepkeep.dialects.workstream.named_rules import Commands, final_rules, post_of, pre_of
 from stepkeep.dialects.workstream.repository import program_directory, with_repository
 from stepkeep.dialects.workstream.written import RepositoryBlock, TaskBlock, WorkstreamBlock
@@ -25,7 +25,7 @@ from stepkeep.kernel.definition import (
     Retry,
     StepDefinition,
 )
-from stepkeep.kernel.states import RETRIED_BY_DEFAULT, OnFailure, StepState
+from stepkeep.kernel.machine.states import RETRIED_BY_DEFAULT, OnFailure, StepState
 
 LEASE = 30 * SECOND
 GRACE = 30 * SECOND

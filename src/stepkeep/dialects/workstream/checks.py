@@ -12,12 +12,12 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from stepkeep.definition.checks import check_step
+from stepkeep.definition.expressions.template_text import OPENING
 from stepkeep.definition.findings import NOT_EVALUATED, Finding, Path, did_you_mean
-from stepkeep.definition.graph import Ancestry
-from stepkeep.definition.references import check_expressions
-from stepkeep.definition.template_text import OPENING
-from stepkeep.definition.written import StepBlock
+from stepkeep.definition.native.checks import check_step
+from stepkeep.definition.native.graph import Ancestry
+from stepkeep.definition.native.references import check_expressions
+from stepkeep.definition.native.written import StepBlock
 from stepkeep.dialects.workstream.named_rules import NAMED_RULES
 from stepkeep.dialects.workstream.written import RuleCommandBlock, TaskBlock
 

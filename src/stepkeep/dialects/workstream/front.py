@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from stepkeep.definition.findings import Finding, Path
-from stepkeep.definition.graph import Ancestry, check_graph
+from stepkeep.definition.native.graph import Ancestry, check_graph
 from stepkeep.dialects.format import Format, Reading, outline, valid_blocks
 from stepkeep.dialects.workstream.build import build
 from stepkeep.dialects.workstream.checks import check_by_native, check_final_rules, check_tasks, in_our_words

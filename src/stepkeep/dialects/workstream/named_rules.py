@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from msgspec import UNSET
 
-from stepkeep.definition.template_text import OPENING
+from stepkeep.definition.expressions.template_text import OPENING
 from stepkeep.dialects.workstream.written import RuleCommandBlock, TaskBlock
 from stepkeep.kernel.definition import SECOND, Command, Rule
 

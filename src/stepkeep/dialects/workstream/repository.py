@@ -14,9 +14,9 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from stepkeep.definition.built_in import WORKTREE
+from stepkeep.definition.expressions.template_text import OPENING
 from stepkeep.definition.findings import Finding, Path
-from stepkeep.definition.rule_words import rule_capabilities
-from stepkeep.definition.template_text import OPENING
+from stepkeep.definition.native.rule_words import rule_capabilities
 from stepkeep.dialects.workstream.written import RepositoryBlock, TaskBlock
 from stepkeep.kernel.definition import (
     SECOND,
@@ -29,7 +29,7 @@ from stepkeep.kernel.definition import (
     Rule,
     StepDefinition,
 )
-from stepkeep.kernel.states import RETRIED_BY_DEFAULT, OnFailure
+from stepkeep.kernel.machine.states import RETRIED_BY_DEFAULT, OnFailure
 
 CREATE, PLAN, MERGE, CLEANUP = "worktree", "merge_plan", "merge", "cleanup"
 OWN_STEPS: Final = (CREATE, PLAN, MERGE, CLEANUP)

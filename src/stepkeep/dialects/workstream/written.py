@@ -14,11 +14,11 @@ from pydantic import BeforeValidator, Field
 from pydantic_core import PydanticCustomError
 
 from stepkeep.definition import bounds
-from stepkeep.definition.attempts import SeedRetries
 from stepkeep.definition.durations import format_duration
-from stepkeep.definition.template_text import OPENING, Embedded, Unclosed, split
-from stepkeep.definition.validators import Word, given
-from stepkeep.definition.written import ArchiveBlock, Block, Name, Text
+from stepkeep.definition.expressions.template_text import OPENING, Embedded, Unclosed, split
+from stepkeep.definition.native.attempts import SeedRetries
+from stepkeep.definition.native.validators import Word, given
+from stepkeep.definition.native.written import ArchiveBlock, Block, Name, Text
 
 TASK_STATES = Literal["pending", "queued", "running", "validating", "completed", "failed", "retrying", "cancelled"]
 

@@ -12,9 +12,9 @@ from typing import Any
 
 import msgspec
 
-from stepkeep.kernel.authority import Caller
-from stepkeep.kernel.decision import asked_names, requesters_of
+from stepkeep.kernel.decide.decision import asked_names, requesters_of
 from stepkeep.kernel.errors import ExpressionError, NotFound
+from stepkeep.kernel.people.authority import Caller
 from stepkeep.kernel.triggers import TriggerKind
 from stepkeep.operations import validate
 from stepkeep.operations.triggers.chain import depth_after, too_deep

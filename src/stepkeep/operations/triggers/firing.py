@@ -14,15 +14,15 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from stepkeep.kernel.authority import Caller
-from stepkeep.kernel.decision import asked_json
+from stepkeep.kernel.decide.decision import asked_json
 from stepkeep.kernel.errors import ExpressionError, Refused, StepkeepError, StoreError
+from stepkeep.kernel.people.authority import Caller
 from stepkeep.kernel.triggers import TriggerSpec
-from stepkeep.operations import people
+from stepkeep.operations.definitions.publish import find_plan
 from stepkeep.operations.instants import instant
-from stepkeep.operations.publish import find_plan
-from stepkeep.operations.start import StartBatch, Started, Starter, StartRequest
-from stepkeep.operations.transact import Transactor
+from stepkeep.operations.people import people
+from stepkeep.operations.pipeline.start import StartBatch, Started, Starter, StartRequest
+from stepkeep.operations.pipeline.transact import Transactor
 from stepkeep.operations.triggers.inputs import input_of
 from stepkeep.operations.triggers.plan import Fire, Planned, skipped
 from stepkeep.store.change import Basis, Loaded, More, Want, Write

@@ -16,14 +16,14 @@ from typing import Any
 from msgspec.structs import replace
 from uuid_utils import uuid7
 
-from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.definition import Definition
 from stepkeep.kernel.errors import Conflict, Contended, InvalidInput, NotFound
+from stepkeep.kernel.people.authority import Caller
 from stepkeep.kernel.triggers import TriggerKind, TriggerSpec
 from stepkeep.operations import validate
-from stepkeep.operations.publish import find_plan
-from stepkeep.operations.sinks import add_sink
-from stepkeep.operations.transact import MAX_CONFLICT_RETRIES, Transactor
+from stepkeep.operations.definitions.publish import find_plan
+from stepkeep.operations.delivery.sinks import add_sink
+from stepkeep.operations.pipeline.transact import MAX_CONFLICT_RETRIES, Transactor
 from stepkeep.operations.triggers import views
 from stepkeep.operations.triggers.endings import leave_out_pause, note_living
 from stepkeep.operations.triggers.firing import Caused, Firer, encode_spec, spec_of

@@ -14,7 +14,7 @@ from itertools import islice
 import msgspec
 from msgspec.structs import replace
 
-from stepkeep.kernel.states import RUN_TERMINAL
+from stepkeep.kernel.machine.states import RUN_TERMINAL
 from stepkeep.kernel.triggers import CatchUp, Keep, Overlap, Schedule, TriggerSpec
 from stepkeep.schedules.moments import jitter_of, moments_after, next_moment
 from stepkeep.store.rows import (

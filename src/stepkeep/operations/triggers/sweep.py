@@ -11,8 +11,8 @@ import logging
 from msgspec.structs import replace
 
 from stepkeep.kernel.errors import StoreError
-from stepkeep.operations.start import Starter
-from stepkeep.operations.transact import Transactor
+from stepkeep.operations.pipeline.start import Starter
+from stepkeep.operations.pipeline.transact import Transactor
 from stepkeep.operations.triggers.endings import endings, note_living
 from stepkeep.operations.triggers.firing import Firer, spec_of
 from stepkeep.operations.triggers.plan import Planned, backfill_batch, moment_text, plan_sweep

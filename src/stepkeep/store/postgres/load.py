@@ -10,9 +10,9 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
-from stepkeep.kernel.decision import Involved, involved_in
+from stepkeep.kernel.decide.decision import Involved, involved_in
 from stepkeep.kernel.errors import Broken
-from stepkeep.kernel.rows import Run, Step
+from stepkeep.kernel.machine.rows import Run, Step
 from stepkeep.store import columns, loading
 from stepkeep.store.change import Loaded, More, Propose, RunKey, Want
 from stepkeep.store.postgres.arrays import ids, names, numbers

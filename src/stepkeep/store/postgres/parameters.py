@@ -11,9 +11,9 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from stepkeep.kernel.journal import SealedEntry
-from stepkeep.kernel.rows import HOT_OF_RUN, HOT_OF_STEP, Attempt, Details, Run, Step
-from stepkeep.kernel.states import Rollback, RunState, StepState
+from stepkeep.kernel.machine.journal import SealedEntry
+from stepkeep.kernel.machine.rows import HOT_OF_RUN, HOT_OF_STEP, Attempt, Details, Run, Step
+from stepkeep.kernel.machine.states import Rollback, RunState, StepState
 from stepkeep.store.columns import Column, Kind, columns_of, generate, json_text
 from stepkeep.store.postgres.arrays import Bytes, RowEncoder, ids, names, numbers, packed, words
 

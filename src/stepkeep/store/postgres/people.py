@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from stepkeep.kernel.authority import Authority, Caller
+from stepkeep.kernel.people.authority import Authority, Caller
 from stepkeep.store.bounds import check_people
 from stepkeep.store.columns import people_values
 from stepkeep.store.people import SAVES, loading

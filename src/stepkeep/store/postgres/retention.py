@@ -1,7 +1,7 @@
 """Finds finished runs, reads them completely in bulk, and deletes them in one short transaction.
 
-It waits for no lock and chooses no runs; `operations/retention.py` does. Triggers of the schema refuse to delete an
-unfinished run.
+It waits for no lock and chooses no runs; `operations/logs/retention.py` does. Triggers of the schema refuse to delete
+an unfinished run.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from stepkeep.kernel.errors import Unreadable
-from stepkeep.kernel.rows import Step
+from stepkeep.kernel.machine.rows import Step
 from stepkeep.store import columns
 from stepkeep.store.postgres.arrays import ids, names
 from stepkeep.store.postgres.connections import Connection, execute, fetch

@@ -11,9 +11,9 @@ from typing import TypeAlias
 import msgspec
 
 from stepkeep.kernel.errors import Conflict, Contended, InvariantBroken
-from stepkeep.kernel.rows import Notice as ChildNotice
-from stepkeep.kernel.rows import Recall
-from stepkeep.kernel.states import RUN_TERMINAL
+from stepkeep.kernel.machine.rows import Notice as ChildNotice
+from stepkeep.kernel.machine.rows import Recall
+from stepkeep.kernel.machine.states import RUN_TERMINAL
 from stepkeep.store.change import NOT_REQUESTED, Loaded, NewRun, Write
 from stepkeep.store.columns import people_values
 from stepkeep.store.postgres import parameters

@@ -12,10 +12,10 @@ from typing import Any, TypeVar
 import apsw
 from msgspec.structs import replace
 
-from stepkeep.kernel.decision import Involved
+from stepkeep.kernel.decide.decision import Involved
 from stepkeep.kernel.errors import Broken, Conflict, Contended, InvariantBroken
-from stepkeep.kernel.rows import Run, Step
-from stepkeep.kernel.states import RUN_TERMINAL
+from stepkeep.kernel.machine.rows import Run, Step
+from stepkeep.kernel.machine.states import RUN_TERMINAL
 from stepkeep.store import columns, loading
 from stepkeep.store.bounds import check_write
 from stepkeep.store.change import NOT_REQUESTED, Decide, Loaded, More, Propose, RunChange, RunKey, Want, Write

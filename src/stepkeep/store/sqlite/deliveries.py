@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 import apsw
 
-from stepkeep.kernel.journal import SealedEntry
-from stepkeep.kernel.rows import OutboxEntry, Run
+from stepkeep.kernel.machine.journal import SealedEntry
+from stepkeep.kernel.machine.rows import OutboxEntry, Run
 from stepkeep.store.change import NewRun, RunChange
 from stepkeep.store.deliveries import worker_cursor, worker_target
 from stepkeep.store.sqlite import rows

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import apsw
 
-from stepkeep.kernel.authority import Authority, Caller
+from stepkeep.kernel.people.authority import Authority, Caller
 from stepkeep.store.bounds import check_people
 from stepkeep.store.columns import json_text, people_values
 from stepkeep.store.people import SAVES, loading

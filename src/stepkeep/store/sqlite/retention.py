@@ -1,6 +1,6 @@
 """Reads finished runs completely in bulk, and deletes them in one short transaction.
 
-It chooses no runs; `operations/retention.py` does. Triggers of the schema refuse to delete an unfinished run.
+It chooses no runs; `operations/logs/retention.py` does. Triggers of the schema refuse to delete an unfinished run.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from stepkeep.kernel.rows import HOT_OF_STEP, Step
+from stepkeep.kernel.machine.rows import HOT_OF_STEP, Step
 from stepkeep.store.columns import Kind, columns_of, generate, json_text
 
 Row = tuple[Any, ...]

@@ -16,13 +16,13 @@ import apsw
 import msgspec
 from msgspec.structs import replace
 
-from stepkeep.kernel.authority import Authority, Caller
-from stepkeep.kernel.decision import Involved
+from stepkeep.kernel.decide.decision import Involved
 from stepkeep.kernel.definition import QueueSpec
 from stepkeep.kernel.errors import StoreUnavailable, Unreadable
-from stepkeep.kernel.journal import SealedEntry
+from stepkeep.kernel.machine.journal import SealedEntry
+from stepkeep.kernel.machine.rows import Details, Step, Worker
+from stepkeep.kernel.people.authority import Authority, Caller
 from stepkeep.kernel.plan import NO_QUEUE
-from stepkeep.kernel.rows import Details, Step, Worker
 from stepkeep.store import columns
 from stepkeep.store.bounds import check_revision, check_version, check_worker, check_write
 from stepkeep.store.change import (

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from stepkeep.definition.registry import HandlerSpec, Registry
+from stepkeep.definition.python.registry import HandlerSpec, Registry
 from stepkeep.kernel.definition import Agent
 from stepkeep.kernel.plan import PlannedStep
-from stepkeep.worker.classify import BindingError
-from stepkeep.worker.executor import Call, Job, PoolKind
+from stepkeep.worker.attempts.classify import BindingError
+from stepkeep.worker.attempts.executor import Call, Job, PoolKind
 from stepkeep.worker.executors.python import POOLS
 
 

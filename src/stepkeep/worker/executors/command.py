@@ -24,13 +24,13 @@ from stepkeep.edges.own_process import is_private
 from stepkeep.edges.redaction import secrets_of, secrets_of_arguments, without
 from stepkeep.kernel.definition import Command
 from stepkeep.kernel.errors import InvalidInput
-from stepkeep.kernel.outcomes import Failed
+from stepkeep.kernel.machine.outcomes import Failed
+from stepkeep.kernel.machine.states import Category
 from stepkeep.kernel.plan import PlannedStep
-from stepkeep.kernel.states import Category
-from stepkeep.operations.payloads import MAX_PAYLOAD_BYTES
-from stepkeep.worker.executor import Job, PoolKind
+from stepkeep.operations.pipeline.payloads import MAX_PAYLOAD_BYTES
+from stepkeep.worker.attempts.executor import Job, PoolKind
+from stepkeep.worker.attempts.payloads import encode, storable_text
 from stepkeep.worker.identity import Identity, identity_of, passed_on
-from stepkeep.worker.payloads import encode, storable_text
 
 CAPTURE = 32 * 1024
 TERM_SECONDS = 2.0

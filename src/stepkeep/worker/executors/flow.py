@@ -11,19 +11,19 @@ from typing import Any
 
 import msgspec
 
-from stepkeep.definition.registry import HandlerSpec, Registry
+from stepkeep.definition.python.registry import HandlerSpec, Registry
 from stepkeep.edges.safe_text import is_a, type_name
-from stepkeep.kernel.outcomes import Outcome, Suspended
+from stepkeep.kernel.machine.outcomes import Outcome, Suspended
 from stepkeep.kernel.plan import PlannedStep
 from stepkeep.worker.answers import WaitFor
-from stepkeep.worker.classify import BindingError
-from stepkeep.worker.executor import Job, PoolKind
+from stepkeep.worker.attempts.classify import BindingError
+from stepkeep.worker.attempts.executor import Job, PoolKind
+from stepkeep.worker.attempts.once import Checkpoints, answer_of, encoded
 from stepkeep.worker.executors.python import PythonExecutor, check_fit, make_call
 from stepkeep.worker.flows.calls import Templates
 from stepkeep.worker.flows.context import FlowContext
 from stepkeep.worker.flows.loop import refusal
 from stepkeep.worker.flows.replay import Flow, Inline, Record, code_of
-from stepkeep.worker.once import Checkpoints, answer_of, encoded
 
 _decode = msgspec.json.Decoder().decode
 

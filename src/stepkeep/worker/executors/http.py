@@ -11,20 +11,20 @@ from typing import Any
 
 import msgspec
 
-from stepkeep.definition.http_headers import complaints
+from stepkeep.definition.native.http_headers import complaints
 from stepkeep.edges.redaction import public_url, secrets_of, secrets_of_url, without
 from stepkeep.kernel.definition import Http
-from stepkeep.kernel.outcomes import Failed
+from stepkeep.kernel.machine.outcomes import Failed
+from stepkeep.kernel.machine.states import Category, ErrorClass
 from stepkeep.kernel.plan import PlannedStep
-from stepkeep.kernel.states import Category, ErrorClass
 from stepkeep.network import failures, urls
 from stepkeep.network.allowing import AllowList
 from stepkeep.network.client import MAX_ANSWER, Answer, Client
 from stepkeep.network.guard import Guard, Reach
-from stepkeep.operations.payloads import MAX_PAYLOAD_BYTES
-from stepkeep.worker.classify import category_of_status, class_of_status, parse_retry_after
-from stepkeep.worker.executor import Job, PoolKind
-from stepkeep.worker.payloads import encode, storable_text
+from stepkeep.operations.pipeline.payloads import MAX_PAYLOAD_BYTES
+from stepkeep.worker.attempts.classify import category_of_status, class_of_status, parse_retry_after
+from stepkeep.worker.attempts.executor import Job, PoolKind
+from stepkeep.worker.attempts.payloads import encode, storable_text
 
 KEPT_HEADERS = ("content-type", "date", "etag", "last-modified", "location", "retry-after", "x-request-id")
 QUOTED = 500

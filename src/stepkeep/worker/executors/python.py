@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from stepkeep.definition.conversion import fitted, has_types
-from stepkeep.definition.registry import HandlerSpec, Registry
+from stepkeep.definition.python.conversion import fitted, has_types
+from stepkeep.definition.python.registry import HandlerSpec, Registry
 from stepkeep.kernel.definition import Handler
 from stepkeep.kernel.plan import PlannedStep
-from stepkeep.worker.classify import BindingError
-from stepkeep.worker.executor import Call, Job, PoolKind
+from stepkeep.worker.attempts.classify import BindingError
+from stepkeep.worker.attempts.executor import Call, Job, PoolKind
 
 POOLS = {"async": PoolKind.LOOP, "thread": PoolKind.THREAD, "process": PoolKind.PROCESS}
 

@@ -24,15 +24,15 @@ from stepkeep.edges.safe_text import exception_text, inert_line, is_a, plain_tex
 from stepkeep.edges.secret_values import KNOWN
 from stepkeep.kernel.definition import SECOND, Command
 from stepkeep.kernel.errors import ExpressionError, StepkeepError
-from stepkeep.kernel.outcomes import Failed, Outcome, RulesFailed, RulesPassed
+from stepkeep.kernel.machine.outcomes import Failed, Outcome, RulesFailed, RulesPassed
 from stepkeep.kernel.plan import PlannedStep
 from stepkeep.worker.answers import StepError
-from stepkeep.worker.classify import BindingError
-from stepkeep.worker.executor import Job, PoolKind
+from stepkeep.worker.attempts.classify import BindingError
+from stepkeep.worker.attempts.executor import Job, PoolKind
+from stepkeep.worker.attempts.payloads import storable_text
+from stepkeep.worker.attempts.rule_checks import Check
 from stepkeep.worker.executors.command import CommandExecutor
 from stepkeep.worker.executors.python import check_fit, make_call
-from stepkeep.worker.payloads import storable_text
-from stepkeep.worker.rule_checks import Check
 
 MOST_VALUES = 5
 """How many of the values that it saw a failed rule names."""

@@ -10,11 +10,11 @@ from typing import Any, Final
 
 from stepkeep.definition.built_in import WORKTREE
 from stepkeep.kernel.definition import Handler
-from stepkeep.kernel.outcomes import Failed
+from stepkeep.kernel.machine.outcomes import Failed
 from stepkeep.kernel.plan import PlannedStep
-from stepkeep.worker.executor import Job, PoolKind
+from stepkeep.worker.attempts.executor import Job, PoolKind
+from stepkeep.worker.attempts.payloads import storable_text
 from stepkeep.worker.executors.command import CommandPolicy
-from stepkeep.worker.payloads import storable_text
 from stepkeep.worker.worktrees.actions import ACTIONS, place_of
 from stepkeep.worker.worktrees.git import GitProblemError
 

@@ -12,10 +12,10 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from stepkeep.kernel.events import SettledCall
-from stepkeep.kernel.outcomes import Completed, Outcome
-from stepkeep.kernel.resources import is_set_aside
-from stepkeep.worker.executor import EndedJobs, Job
+from stepkeep.kernel.decide.resources import is_set_aside
+from stepkeep.kernel.machine.events import SettledCall
+from stepkeep.kernel.machine.outcomes import Completed, Outcome
+from stepkeep.worker.attempts.executor import EndedJobs, Job
 from stepkeep.worker.flows.keeper import Kept, end_of
 from stepkeep.worker.flows.replay import Flow
 

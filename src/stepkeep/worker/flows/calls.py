@@ -11,17 +11,17 @@ from typing import Any
 
 import msgspec
 
-from stepkeep.definition.added import Template
-from stepkeep.definition.calls import refusal_of, refusal_of_options
-from stepkeep.definition.handlers import name_of
-from stepkeep.definition.python import Workflow
-from stepkeep.definition.registry import Function, Registry
-from stepkeep.definition.signature import Signature
+from stepkeep.definition.native.added import Template
+from stepkeep.definition.python.calls import refusal_of, refusal_of_options
+from stepkeep.definition.python.handlers import name_of
+from stepkeep.definition.python.registry import Function, Registry
+from stepkeep.definition.python.signature import Signature
+from stepkeep.definition.python.workflow import Workflow
 from stepkeep.kernel.errors import DefinitionError, InvalidInput
-from stepkeep.kernel.outcomes import NewCall
+from stepkeep.kernel.machine.outcomes import NewCall
+from stepkeep.kernel.machine.rows import Called, Step
+from stepkeep.kernel.machine.states import Category, StepState
 from stepkeep.kernel.plan import queue_specs, written_template
-from stepkeep.kernel.rows import Called, Step
-from stepkeep.kernel.states import Category, StepState
 from stepkeep.worker.answers import StepError
 
 

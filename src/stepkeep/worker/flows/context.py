@@ -12,23 +12,23 @@ from typing import Any, NoReturn
 
 from msgspec.json import decode
 
-from stepkeep.definition.added import Template
 from stepkeep.definition.bounds import DEADLINE
-from stepkeep.definition.calls import digest_of
 from stepkeep.definition.durations import format_duration
-from stepkeep.definition.python import Workflow
-from stepkeep.definition.registry import Function
-from stepkeep.definition.retry import Duration, microseconds
+from stepkeep.definition.native.added import Template
+from stepkeep.definition.python.calls import digest_of
+from stepkeep.definition.python.registry import Function
+from stepkeep.definition.python.retry import Duration, microseconds
+from stepkeep.definition.python.workflow import Workflow
 from stepkeep.definition.run_input import check_input
 from stepkeep.edges.safe_text import type_name
-from stepkeep.kernel.child_runs import CONTINUE
+from stepkeep.kernel.composition.child_runs import CONTINUE
 from stepkeep.kernel.definition import Definition
 from stepkeep.kernel.errors import InvalidInput
+from stepkeep.worker.attempts.once import checked_name
+from stepkeep.worker.attempts.payloads import encode
 from stepkeep.worker.context import Context
 from stepkeep.worker.flows.calls import Call, CallFailed, Templates
 from stepkeep.worker.flows.replay import Flow
-from stepkeep.worker.once import checked_name
-from stepkeep.worker.payloads import encode
 
 
 class _StepMethod:

@@ -13,11 +13,11 @@ from collections.abc import Sequence
 import msgspec
 from msgspec.structs import replace
 
-from stepkeep.kernel.outcomes import Completed, Outcome, Suspended
-from stepkeep.kernel.rows import Grown, Note
-from stepkeep.kernel.states import Phase, StepState
-from stepkeep.operations.transact import Claim
-from stepkeep.worker.executor import Job
+from stepkeep.kernel.machine.outcomes import Completed, Outcome, Suspended
+from stepkeep.kernel.machine.rows import Grown, Note
+from stepkeep.kernel.machine.states import Phase, StepState
+from stepkeep.operations.pipeline.transact import Claim
+from stepkeep.worker.attempts.executor import Job
 from stepkeep.worker.flows.calls import Recorded
 from stepkeep.worker.flows.replay import Flow
 

@@ -16,8 +16,8 @@ from typing import Any, NoReturn
 
 import msgspec
 
-from stepkeep.kernel.rows import Called, Grown
-from stepkeep.kernel.states import Category, StepState
+from stepkeep.kernel.machine.rows import Called, Grown
+from stepkeep.kernel.machine.states import Category, StepState
 from stepkeep.worker.context import Context, clear_report
 from stepkeep.worker.flows.calls import Call, CallFailed, NonDeterministic, Recorded, title_of
 from stepkeep.worker.flows.loop import FlowLoop, refusal

@@ -29,17 +29,17 @@ from stepkeep.definition.apps import load_app
 from stepkeep.edges.own_process import protect_process
 from stepkeep.edges.safe_text import exception_text
 from stepkeep.edges.secret_values import KNOWN
-from stepkeep.kernel.outcomes import Completed, Failed, Outcome, Stopped, TimedOut, Waiting
-from stepkeep.kernel.states import Category
-from stepkeep.worker import results
+from stepkeep.kernel.machine.outcomes import Completed, Failed, Outcome, Stopped, TimedOut, Waiting
+from stepkeep.kernel.machine.states import Category
+from stepkeep.worker.attempts import results
+from stepkeep.worker.attempts.classify import BindingError
+from stepkeep.worker.attempts.executor import CallExecutor, Job
+from stepkeep.worker.attempts.once import NoCheckpoints
+from stepkeep.worker.attempts.payloads import storable_text
 from stepkeep.worker.cancellation import Cancellation, Why
-from stepkeep.worker.classify import BindingError
 from stepkeep.worker.context import Context, Progress
-from stepkeep.worker.executor import CallExecutor, Job
 from stepkeep.worker.executors.python import PythonExecutor, make_call
 from stepkeep.worker.forks import end_copy
-from stepkeep.worker.once import NoCheckpoints
-from stepkeep.worker.payloads import storable_text
 from stepkeep.worker.pools.handler_loop import Shared
 
 CANCEL = "cancel"

@@ -22,7 +22,7 @@ from types import CodeType
 from typing import Any, Literal, Protocol
 
 from stepkeep.definition import arguments
-from stepkeep.definition.registry import Registry
+from stepkeep.definition.python.registry import Registry
 from stepkeep.edges.safe_text import exception_text, inert_line, type_name
 from stepkeep.kernel.errors import InvalidInput
 from stepkeep.worker.forks import end_copy

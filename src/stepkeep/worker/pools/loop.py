@@ -20,11 +20,11 @@ from functools import partial
 from typing import Any
 
 from stepkeep.edges.safe_text import exception_text
-from stepkeep.kernel.outcomes import Failed, Outcome, Released, Stopped
-from stepkeep.kernel.states import Category
-from stepkeep.operations.spans import activate
-from stepkeep.worker import results
-from stepkeep.worker.executor import Done, EndedJobs, Job
+from stepkeep.kernel.machine.outcomes import Failed, Outcome, Released, Stopped
+from stepkeep.kernel.machine.states import Category
+from stepkeep.operations.runs.spans import activate
+from stepkeep.worker.attempts import results
+from stepkeep.worker.attempts.executor import Done, EndedJobs, Job
 from stepkeep.worker.executors.flow import FlowExecutor
 from stepkeep.worker.flows.ahead import go_ahead, wait_for_claim
 from stepkeep.worker.flows.replay import Flow

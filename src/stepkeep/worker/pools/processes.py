@@ -22,12 +22,12 @@ from pathlib import Path
 import stepkeep
 from stepkeep.edges import own_process
 from stepkeep.edges.safe_text import exception_text
-from stepkeep.kernel.outcomes import Failed, Outcome, Released, Stopped, TimedOut
-from stepkeep.kernel.states import Category
-from stepkeep.worker import results
+from stepkeep.kernel.machine.outcomes import Failed, Outcome, Released, Stopped, TimedOut
+from stepkeep.kernel.machine.states import Category
+from stepkeep.worker.attempts import results
+from stepkeep.worker.attempts.executor import Job
 from stepkeep.worker.cancellation import Why
 from stepkeep.worker.context import Progress
-from stepkeep.worker.executor import Job
 from stepkeep.worker.pools.child import CANCEL, READY, Task, describe, unpack
 from stepkeep.worker.pools.threads import ThreadPool
 

@@ -18,11 +18,11 @@ from contextvars import copy_context
 from queue import SimpleQueue
 
 from stepkeep.edges.safe_text import exception_text, inert_line
-from stepkeep.kernel.outcomes import Failed, Outcome, Released, Stopped
-from stepkeep.kernel.states import Category
-from stepkeep.operations.spans import activate
-from stepkeep.worker import results
-from stepkeep.worker.executor import Done, Job
+from stepkeep.kernel.machine.outcomes import Failed, Outcome, Released, Stopped
+from stepkeep.kernel.machine.states import Category
+from stepkeep.operations.runs.spans import activate
+from stepkeep.worker.attempts import results
+from stepkeep.worker.attempts.executor import Done, Job
 from stepkeep.worker.forks import end_copy
 from stepkeep.worker.pools.fitness import Fitness
 

@@ -13,12 +13,12 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from stepkeep.kernel.rows import Worker
-from stepkeep.kernel.states import WorkerState
-from stepkeep.operations.services import Service as Offer
-from stepkeep.operations.work_messages import Registered
+from stepkeep.kernel.machine.rows import Worker
+from stepkeep.kernel.machine.states import WorkerState
+from stepkeep.operations.remote.services import Service as Offer
+from stepkeep.operations.remote.work_messages import Registered
 from stepkeep.store.protocol import Store
-from stepkeep.worker.membership import Membership
+from stepkeep.worker.chores.membership import Membership
 from stepkeep.worker.remote.channel import Channel, WorkerForgotten
 from stepkeep.worker.remote.notices import Notices
 from stepkeep.worker.remote.requests import Heartbeat, Registration

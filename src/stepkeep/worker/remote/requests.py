@@ -1,7 +1,7 @@
 """What remote workers send, as values: a worker in Python encodes them, and the service decodes them.
 
-`operations.work_messages` has what they are told. It calls nothing. `transactor`, `membership` and the service use it;
-docs/remote-workers.md has every field with an example.
+`operations.remote.work_messages` has what they are told. It calls nothing. `transactor`, `membership` and the service
+use it; docs/remote-workers.md has every field with an example.
 """
 
 from __future__ import annotations
@@ -13,12 +13,19 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from stepkeep.definition.bounds import MAX_ADDED, MAX_CALL_BYTES, MAX_WIDTH
-from stepkeep.definition.calls import WORDS
+from stepkeep.definition.python.calls import WORDS
 from stepkeep.kernel.errors import InvalidInput
 from stepkeep.operations.answers import says
-from stepkeep.operations.remote_work import LARGEST, LONGEST_WAIT_SECONDS, MOST_AT_ONCE, ClaimName, ClaimTerms, Large
-from stepkeep.operations.work_outcomes import KINDS
-from stepkeep.worker.payloads import Unstorable, encode
+from stepkeep.operations.remote.remote_work import (
+    LARGEST,
+    LONGEST_WAIT_SECONDS,
+    MOST_AT_ONCE,
+    ClaimName,
+    ClaimTerms,
+    Large,
+)
+from stepkeep.operations.remote.work_outcomes import KINDS
+from stepkeep.worker.attempts.payloads import Unstorable, encode
 
 Text = Annotated[str, Meta(max_length=20_000)]
 Word = Annotated[str, Meta(max_length=50)]

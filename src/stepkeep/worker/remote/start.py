@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
 
-from stepkeep.definition.registry import Registry
+from stepkeep.definition.python.registry import Registry
 from stepkeep.kernel.errors import StoreUnavailable
 from stepkeep.network.service import Service
 from stepkeep.worker.loop import Worker

@@ -16,24 +16,23 @@ import msgspec
 from msgspec import structs
 
 from stepkeep.kernel import errors
-from stepkeep.kernel.decision import Accepted, Claimer
+from stepkeep.kernel.decide.decision import Accepted, Claimer
 from stepkeep.kernel.definition import QueueSpec
 from stepkeep.kernel.errors import Broken, Refused, StoreError, Unreadable
-from stepkeep.kernel.events import Event, StepCheckpointed, StepReported
-from stepkeep.kernel.fitting import outcome_bytes
-from stepkeep.kernel.outcomes import Released
-from stepkeep.kernel.rows import Called, Details, Note, Step
+from stepkeep.kernel.machine.events import Event, StepCheckpointed, StepReported
+from stepkeep.kernel.machine.fitting import outcome_bytes
+from stepkeep.kernel.machine.outcomes import Released
+from stepkeep.kernel.machine.rows import Called, Details, Note, Step
 from stepkeep.network.service import CODES
-from stepkeep.operations.asked_calls import CALL_BYTES, AskedCalls
-from stepkeep.operations.batch import Answer
-from stepkeep.operations.network import NAME
-from stepkeep.operations.payloads import OutputKey, Payloads
-from stepkeep.operations.plans import PlanCache
-from stepkeep.operations.recorded_calls import CallReader, RecordedCall
-from stepkeep.operations.remote_work import MOST_AT_ONCE
-from stepkeep.operations.settings import SettingKind
-from stepkeep.operations.transact import Claim, Transactor
-from stepkeep.operations.work_messages import (
+from stepkeep.operations.people.network import NAME
+from stepkeep.operations.pipeline.batch import Answer
+from stepkeep.operations.pipeline.payloads import OutputKey, Payloads
+from stepkeep.operations.pipeline.plans import PlanCache
+from stepkeep.operations.pipeline.transact import Claim, Transactor
+from stepkeep.operations.remote.asked_calls import CALL_BYTES, AskedCalls
+from stepkeep.operations.remote.recorded_calls import CallReader, RecordedCall
+from stepkeep.operations.remote.remote_work import MOST_AT_ONCE
+from stepkeep.operations.remote.work_messages import (
     ClaimedStep,
     Claims,
     Kept,
@@ -48,7 +47,8 @@ from stepkeep.operations.work_messages import (
     WorkCall,
     WorkRun,
 )
-from stepkeep.operations.work_outcomes import outcome_json
+from stepkeep.operations.remote.work_outcomes import outcome_json
+from stepkeep.operations.settings import SettingKind
 from stepkeep.store.change import Lease, Renewed, RunKey, StoredDefinition, StoredSetting
 from stepkeep.store.protocol import Store
 from stepkeep.store.records import Evidence

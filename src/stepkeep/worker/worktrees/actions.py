@@ -14,7 +14,7 @@ from typing import Any, NotRequired, TypedDict
 
 import msgspec
 
-from stepkeep.kernel.states import Category
+from stepkeep.kernel.machine.states import Category
 from stepkeep.worker.identity import Identity
 from stepkeep.worker.worktrees.git import Git, GitProblemError, locked
 

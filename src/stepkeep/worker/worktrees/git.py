@@ -15,7 +15,7 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from stepkeep.kernel.states import Category
+from stepkeep.kernel.machine.states import Category
 from stepkeep.worker.identity import Identity, passed_on
 
 MOST_OUTPUT = 4 * 1024 * 1024

@@ -14,8 +14,8 @@ from typing import Any
 import msgspec
 import yaml
 
-from stepkeep.definition.document import parse_document
-from stepkeep.definition.native import CheckReport
+from stepkeep.definition.native.reader import CheckReport
+from stepkeep.definition.text.document import parse_document
 from stepkeep.dialects import registry
 from stepkeep.edges.safe_text import inert
 from stepkeep.kernel.definition import Definition, decode_definition, digest_of, encode_definition

@@ -15,8 +15,8 @@ from typing import Any
 
 import msgspec
 
-from stepkeep.definition.conditions import compile_truth, scopes_of
-from stepkeep.definition.expressions import compile_expression, compile_template
+from stepkeep.definition.expressions.conditions import compile_truth, scopes_of
+from stepkeep.definition.expressions.expressions import compile_expression, compile_template
 from stepkeep.kernel.errors import ExpressionError
 from stepkeep_lab.fuzz.chance import changed_text, json_value, nested, shorter, shorter_text, smaller_tree
 from stepkeep_lab.fuzz.target import Limits, Target, Verdict, broken

@@ -22,7 +22,7 @@ import msgspec
 import stepkeep as sk
 from stepkeep.dialects import registry as dialects
 from stepkeep.edges.safe_text import exception_text
-from stepkeep.kernel.states import RunState
+from stepkeep.kernel.machine.states import RunState
 from stepkeep_lab.fuzz.chance import shorter
 from stepkeep_lab.fuzz.misdeeds import ACTS, ENDINGS, EXCEPTIONS
 from stepkeep_lab.fuzz.odd_values import VALUES

@@ -7,7 +7,7 @@ import signal
 import time
 from collections.abc import Sequence
 
-from stepkeep.kernel.states import AttemptState
+from stepkeep.kernel.machine.states import AttemptState
 from stepkeep.worker.settings import Settings
 from stepkeep_lab.torture.points import POINTS, Doing, Point
 from stepkeep_lab.torture.process import TENANT

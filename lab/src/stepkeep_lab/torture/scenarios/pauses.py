@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 
-from stepkeep.kernel.states import AttemptState
+from stepkeep.kernel.machine.states import AttemptState
 from stepkeep_lab.torture.process import TENANT
 from stepkeep_lab.torture.stage import NotRun, Stage
 

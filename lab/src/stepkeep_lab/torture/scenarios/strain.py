@@ -8,7 +8,7 @@ import time
 from collections.abc import Awaitable, Callable
 from statistics import median
 
-from stepkeep.kernel.states import AttemptState
+from stepkeep.kernel.machine.states import AttemptState
 from stepkeep_lab.torture.fleet import Member
 from stepkeep_lab.torture.late_worker import LateTransactor
 from stepkeep_lab.torture.process import TENANT

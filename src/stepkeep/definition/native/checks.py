@@ -1,0 +1,312 @@
+"""Checks a single step beyond its shape: exactly one kind of work, and only keys that apply to it.
+
+Each check yields findings and continues. `references` checks expressions, `graph` the graph. The native front end calls
+it for every step that has the right shape.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+
+from stepkeep.definition.durations import format_duration
+from stepkeep.definition.expressions.json_schema import schema_findings
+from stepkeep.definition.expressions.template_text import OPENING
+from stepkeep.definition.findings import LOAD_IT, Finding, Path, did_you_mean
+from stepkeep.definition.native.growth import check_flow, check_growth, check_then
+from stepkeep.definition.native.http_headers import complaints
+from stepkeep.definition.native.switches import check_cases
+from stepkeep.definition.native.written import CommandBlock, HttpBlock, RuleBlock, StepBlock, UndoBlock, WorkflowBlock
+from stepkeep.definition.python.registry import HandlerSpec, Registry
+
+_WORK = ("uses", "command", "http", "agent")
+_RULE_KINDS = ("check", "command", "uses")
+_RULE_KEYS = {"with": ("command", "uses"), "timeout": ("command", "uses"), "silent": ("command",)}
+"""Which kinds of rules a key applies to."""
+
+_KINDS = (*_WORK, "approval", "wait", "sleep", "workflow", "switch")
+
+# Keys that only apply to a step with a handler.
+_FOR_WORK = {
+    "timeout": "Give it a `deadline` instead.",
+    "retry": "Nothing is tried there, so nothing is tried again.",
+    "on_exhausted": "Nothing is tried there, so no attempts run out.",
+    "undo": "There is nothing to take back.",
+    "compensate_when": "There is nothing to take back.",
+    "effect": "It changes nothing in the world.",
+    "pre": "Use `if`, or check in a step before it.",
+    "post": "Check what it brought in a step after it.",
+    "rules": "Check what it brought in a step after it.",
+    "validate": "Check what it brought in a step after it.",
+    "completion": "It already waits.",
+    "transactional": "No worker runs it.",
+    "capabilities": "No worker runs it.",
+    "queue": "No worker runs it.",
+    "resources": "No worker runs it, so nothing would hold them.",
+    "hold": "It waits already, or needs no worker.",
+    "with": "It takes no inputs.",
+    "input_schema": "It takes no inputs.",
+    "output_schema": "Check what it brought in a step after it.",
+    "map": "Give it to a step with a handler.",
+    "repeat": "Give it to a step with a handler.",
+    "flow": "Give it to a step with a handler.",
+    "then": "Give it to a step with a handler.",
+}
+
+
+_FOR_CHILDREN = {
+    "timeout": "Write `workflow: {name: NAME, deadline: 1h}`.",
+    "retry": "The steps of that workflow are tried again by its own definition.",
+    "on_exhausted": "Write it at the steps of that workflow.",
+    "compensate_when": "Only a child that succeeded is undone by this workflow; another one undoes itself.",
+    "pre": "Use `if`, or check in a step before it.",
+    "post": "Check what it brought in a step after it.",
+    "rules": "Check what it brought in a step after it.",
+    "validate": "Check what it brought in a step after it.",
+    "completion": "It ends when its run does.",
+    "transactional": "No worker runs it.",
+    "capabilities": "No worker runs it: write them at the steps of that workflow.",
+    "queue": "No worker runs it: write it at the steps of that workflow.",
+    "resources": "No worker runs it: write them at the steps of that workflow.",
+    "hold": "Put an `approval` before it.",
+    "flow": "Start the flow as a workflow of its own.",
+    "then": "Write it at a step of that workflow.",
+    "input_schema": "Declare the input of that workflow.",
+    "output_schema": "Declare the output of that workflow.",
+}
+"""Keys that mean nothing for a step that starts another workflow."""
+
+_FOR_SWITCH = dict.fromkeys(_FOR_WORK, "Write it at a case.") | {
+    "hold": "Put an `approval` before it.",
+    "map": "Give it to a step before or behind it.",
+    "repeat": "Give it to a step before or behind it.",
+    "then": "Give it to a step before or behind it.",
+}
+"""Keys that mean nothing for a step that chooses between cases."""
+
+
+def check_step(step: StepBlock, path: Path) -> Iterator[Finding]:
+    """Every problem of one step that is visible without the others."""
+    written = {step.__class__.model_fields[name].alias or name for name in step.model_fields_set}
+    kinds = [kind for kind in _KINDS if kind in written]
+    yield from _one_of(kinds, _KINDS, path, f"Step `{step.name}`")
+    yield from _work(step, path)
+    if len(kinds) == 1:
+        yield from _misplaced(kinds[0], written, path)
+    if step.compensate_when == "attempted" and "undo" not in written:
+        said = "`compensate_when: attempted` needs an `undo` to run."
+        yield Finding((*path, "compensate_when"), said, "Add one, or remove this.")
+    if step.undo is not None:
+        hooks = [kind for kind in _WORK if kind in step.undo.model_fields_set]
+        at = (*path, "undo")
+        yield from _one_of(hooks, _WORK, at, f"The undo of `{step.name}`")
+        yield from _work(step.undo, at)
+    for key, rules in rules_of(step).items():
+        yield from check_rules(rules, (*path, key), longest=step.timeout)
+    yield from _schemas(step, path)
+    yield from _event_name(step, path)
+    yield from _one_moment(step, path)
+    if step.map is not None or step.repeat is not None:
+        yield from check_growth(step, kinds, written, path)
+    if step.flow is not None:
+        yield from check_flow(step, written, path)
+    if step.then is not None:
+        yield from check_then(step, written, path)
+    yield from check_cases(step, path)
+    for place, case in enumerate(step.switch or ()):
+        if case.switch is None:
+            yield from check_step(case, (*path, "switch", place))
+
+
+def _schemas(step: StepBlock, path: Path) -> Iterator[Finding]:
+    for key, schema in (("input_schema", step.input_schema), ("output_schema", step.output_schema)):
+        if schema is not None:
+            yield from schema_findings(schema, (*path, key))
+    has_inputs = "with_" in step.model_fields_set or (step.command is None and step.http is None)
+    if step.input_schema is not None and not has_inputs:
+        said = "`input_schema` has nothing to check: a `command` or `http` step without `with` has no inputs."
+        yield Finding((*path, "input_schema"), said, "Add `with`, or remove this.", key=True)
+
+
+def rules_of(step: StepBlock) -> dict[str, list[RuleBlock]]:
+    """All rules of a step, by the key they are written under."""
+    return {"pre": step.pre, "post": step.post, "rules": step.rules, "validate": step.validate_}
+
+
+def check_rules(rules: Sequence[RuleBlock], path: Path, longest: int | None = None) -> Iterator[Finding]:
+    """Every problem of rules that is visible without the rest; `longest` is the timeout of their step."""
+    for place, rule in enumerate(rules):
+        at = (*path, place)
+        given = [kind for kind in _RULE_KINDS if getattr(rule, kind) is not None]
+        if not given:
+            yield Finding(at, "A rule needs one of `check`, `command`, `uses`.", "Say what must hold.")
+        for other in given[1:]:
+            said = f"A rule has both `{given[0]}` and `{other}`; it can be only one of them."
+            yield Finding((*at, other), said, "Make two rules of it.", key=True)
+        if rule.command is not None:
+            yield from _command(rule.command, (*at, "command"))
+        for key, kinds in _RULE_KEYS.items():
+            name = "with_" if key == "with" else key
+            if name in rule.model_fields_set and given and given[0] not in kinds:
+                said = f"`{key}` means nothing for a rule with `{given[0]}`."
+                yield Finding((*at, key), said, "Remove it.", key=True)
+        if longest is not None and rule.timeout is not None and rule.timeout > longest:
+            said = f"This rule may take longer ({format_duration(rule.timeout)}) than its step."
+            yield Finding((*at, "timeout"), said, f"The step ends it after {format_duration(longest)}.", key=True)
+
+
+def check_edges(steps: Mapping[str, StepBlock], paths: Mapping[str, Path]) -> Iterator[Finding]:
+    """What a dependency may not require of the step it waits for."""
+    for name, step in steps.items():
+        for place, edge in enumerate(step.depends_on or ()):
+            before = steps.get(edge.step)
+            if before is not None and before.approval is not None and "failed" in edge.allow:
+                said = f"`{edge.step}` is an approval, and a rejected approval never lets another step go on."
+                hint = "Remove `failed` from `allow`."
+                yield Finding((*paths[name], "depends_on", place, "allow"), said, hint)
+
+
+def check_workflow(written: WorkflowBlock) -> Iterator[Finding]:
+    """The rules and schemas of the whole run."""
+    yield from check_rules(written.rules, ("rules",))
+    for key, schema in (("input_schema", written.input_schema), ("output_schema", written.output_schema)):
+        if schema is not None:
+            yield from schema_findings(schema, (key,))
+
+
+def check_handlers(
+    step: StepBlock, path: Path, handlers: Registry, *, all_known: bool, declared: Collection[str] | None = None
+) -> Iterator[Finding]:
+    """Whether the functions that a step names exist (if all are known), and accept their inputs.
+
+    `declared` are the fields of the run's input, which a step without `with` is given.
+    """
+    blocks: list[tuple[Path, StepBlock | UndoBlock | RuleBlock]] = [(path, step)]
+    if step.undo is not None:
+        blocks.append(((*path, "undo"), step.undo))
+    for key, rules in rules_of(step).items():
+        yield from check_rule_handlers(rules, (*path, key), handlers, all_known=all_known)
+    for place, case in enumerate(step.switch or ()):
+        at = (*path, "switch", place)
+        yield from check_handlers(case, at, handlers, all_known=all_known, declared=declared)
+    for at, block in blocks:
+        if all_known:
+            yield from _known(block, at, handlers)
+        spec = handlers.get(block.uses) if block.uses is not None else None
+        if spec is not None:
+            yield from _fits(spec, block, at)
+        if spec is not None and block is step and declared is not None and "with_" not in step.model_fields_set:
+            yield from _fits_input(spec, step, at, declared)
+
+
+def check_rule_handlers(
+    rules: Sequence[RuleBlock], path: Path, handlers: Registry, *, all_known: bool
+) -> Iterator[Finding]:
+    """Whether the functions that rules name exist (if all are known), can be rules, and accept their inputs."""
+    for place, rule in enumerate(rules):
+        at = (*path, place)
+        if all_known:
+            yield from _known(rule, at, handlers)
+        spec = handlers.get(rule.uses) if rule.uses is not None else None
+        if spec is None:
+            continue
+        yield from _fits(spec, rule, at)
+        if spec.runs_in == "process" or spec.transactional:
+            said = f"Handler `{spec.name}` cannot be a rule: it runs in a process or a transaction of its own."
+            yield Finding((*at, "uses"), said, "Name a function that runs in a thread or on the event loop.")
+
+
+def _one_of(given: list[str], possible: tuple[str, ...], path: Path, what: str) -> Iterator[Finding]:
+    if not given:
+        kinds = ", ".join(f"`{kind}`" for kind in possible)
+        yield Finding(path, f"{what} does not say what to do.", f"Add one of {kinds}.")
+    for other in given[1:]:
+        said = f"{what} has both `{given[0]}` and `{other}`; it can do only one thing."
+        yield Finding((*path, other), said, "Make two steps of it.", key=True)
+
+
+def _work(block: StepBlock | UndoBlock, path: Path) -> Iterator[Finding]:
+    if block.agent is not None and block.action is None:
+        yield Finding((*path, "agent"), "`agent` needs an `action`: what the agent is to do, in words.", key=True)
+    if block.action is not None and block.agent is None:
+        yield Finding((*path, "action"), "`action` belongs to an `agent`, and there is none.", key=True)
+    if "with_" in block.model_fields_set and block.http is not None and block.http.body is not None:
+        said = "The body of this request is given twice: in `http.body` and in `with`."
+        yield Finding((*path, "with"), said, "Keep one of them.", key=True)
+    if block.command is not None:
+        yield from _command(block.command, (*path, "command"))
+    if block.http is not None:
+        yield from _http(block.http, (*path, "http"))
+
+
+def _command(command: CommandBlock, path: Path) -> Iterator[Finding]:
+    program = command.argv[0]
+    if OPENING in program:
+        said = "The program of a `command` cannot be an expression: data must never choose what is run."
+        yield Finding((*path, "argv", 0), said, "Write its name here, and expressions in its arguments.")
+    elif not program.strip():
+        yield Finding((*path, "argv", 0), "The program of a `command` is empty.", "Write its name.")
+    for name in command.env:
+        if "=" in name or OPENING in name:
+            yield Finding((*path, "env", name), f"`{name}` cannot be the name of a variable.", key=True)
+
+
+def _http(http: HttpBlock, path: Path) -> Iterator[Finding]:
+    if not http.url.startswith(("http://", "https://", OPENING)):
+        yield Finding((*path, "url"), "`url` must start with http:// or https://.")
+    for name, said in complaints(http.headers, rendered=False):
+        yield Finding((*path, "headers", name), f"The header `{name}` {said}.", key=True)
+
+
+def _misplaced(kind: str, written: set[str], path: Path) -> Iterator[Finding]:
+    for key, hint in _FOR_WORK.items():
+        if kind in {"approval", "wait", "sleep"} and key in written:
+            yield Finding((*path, key), f"`{key}` means nothing for `{kind}`.", hint, key=True)
+    for key, hint in _FOR_CHILDREN.items() if kind == "workflow" else ():
+        if key in written:
+            yield Finding((*path, key), f"`{key}` means nothing for `workflow`.", hint, key=True)
+    for key, hint in _FOR_SWITCH.items() if kind == "switch" else ():
+        if key in written:
+            yield Finding((*path, key), f"`{key}` means nothing for `switch`.", hint, key=True)
+    if kind in {"command", "http", "agent"} and "transactional" in written:
+        said = f"`transactional` is for Python handlers (`uses`), not for `{kind}`."
+        yield Finding((*path, "transactional"), said, key=True)
+
+
+def _one_moment(step: StepBlock, path: Path) -> Iterator[Finding]:
+    if step.sleep is not None and (step.sleep.for_ is None) == (step.sleep.until is None):
+        said = "A `sleep` has either `for`, a duration, or `until`, a moment."
+        yield Finding((*path, "sleep"), said, "Write `sleep: 2h`, or `sleep: {until: 2026-11-03T10:15Z}`.", key=True)
+
+
+def _event_name(step: StepBlock, path: Path) -> Iterator[Finding]:
+    if step.wait is not None and not step.wait.event.isprintable():
+        yield Finding((*path, "wait", "event"), "The name of an event has printable characters only, on one line.")
+    if step.wait is not None and step.wait.count is not None and step.wait.until is not None:
+        said = "A wait has either `count` or `until`."
+        yield Finding((*path, "wait", "until"), said, "Write `until: size(messages) >= 3 && ...`.", key=True)
+
+
+def _known(block: StepBlock | UndoBlock | RuleBlock, path: Path, handlers: Registry) -> Iterator[Finding]:
+    if block.uses is not None and handlers.get(block.uses) is None:
+        hint = did_you_mean(block.uses, handlers.names) or LOAD_IT
+        yield Finding((*path, "uses"), f"There is no handler `{block.uses}`.", hint)
+    if not isinstance(block, RuleBlock) and block.agent is not None and handlers.agent(block.agent) is None:
+        hint = did_you_mean(block.agent, handlers.agents) or LOAD_IT
+        yield Finding((*path, "agent"), f"There is no agent `{block.agent}`.", hint)
+
+
+def _fits_input(spec: HandlerSpec, step: StepBlock, path: Path, declared: Collection[str]) -> Iterator[Finding]:
+    for name in spec.signature.missing(dict.fromkeys(declared)):
+        said = f"Handler `{spec.name}` needs `{name}`, and the declared input has no such field."
+        yield Finding((*path, "uses"), said, f"Declare it in `input`, or give step `{step.name}` a `with`.")
+
+
+def _fits(spec: HandlerSpec, block: StepBlock | UndoBlock | RuleBlock, path: Path) -> Iterator[Finding]:
+    if not isinstance(block.with_, dict):
+        return
+    takes = ", ".join(f"`{name}`" for name in spec.signature.names) or "no inputs"
+    for name in spec.signature.unknown(block.with_):
+        said = f"Handler `{spec.name}` has no parameter `{name}`."
+        yield Finding((*path, "with", name), said, f"It takes {takes}.", key=True)
+    for name in spec.signature.missing(block.with_):
+        yield Finding((*path, "with"), f"Handler `{spec.name}` needs `{name}`.", f"It takes {takes}.", key=True)

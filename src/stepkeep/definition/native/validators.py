@@ -1,0 +1,67 @@
+"""Validators that the models of several formats share: keys that must not be empty, and durations within bounds.
+
+Each raises an error that `complaints` puts into words, with the position in the source. It knows no format. The models
+in `written` of the native format and of the dialects use it.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints
+from pydantic_core import PydanticCustomError
+
+from stepkeep.definition.durations import format_duration, parse_duration
+from stepkeep.definition.expressions.template_text import OPENING
+
+
+def _literal(text: str) -> str:
+    if OPENING in text:
+        raise PydanticCustomError("expression", "is taken as it is written")
+    return text
+
+
+literal = AfterValidator(_literal)
+"""A text in which no expression is evaluated, and which therefore must hold none."""
+
+Word = Annotated[str, StringConstraints(min_length=1, max_length=127), literal]
+
+DurationText = Annotated[str, Field(examples=["30s", "1h30m", "500ms", "PT5M"])]
+
+
+def filled(value: Any) -> Any:
+    """The value of a key that must not be empty."""
+    # `retry:` with nothing after it is a mistake, not a request for the default.
+    if value is None:
+        raise PydanticCustomError("empty", "is empty")
+    return value
+
+
+def given(shape: Any) -> BeforeValidator:
+    """A key that may be omitted, but not empty."""
+    return BeforeValidator(filled, json_schema_input_type=shape)
+
+
+def within(limits: tuple[int, int], text: Any = DurationText) -> BeforeValidator:
+    """A duration within bounds, as microseconds."""
+    return BeforeValidator(partial(duration, limits=limits), json_schema_input_type=text)
+
+
+def duration(value: Any, limits: tuple[int, int]) -> int:
+    """The microseconds of a duration, if it is within these limits."""
+    found = parse_duration(filled(value))
+    least, most = limits
+    if not least <= found <= most:
+        span = {"least": format_duration(least), "most": format_duration(most)}
+        raise PydanticCustomError("out_of_bounds", "must be from {least} to {most}", span)
+    return found
+
+
+def short(key: str, shape: Any) -> BeforeValidator:
+    """A bare text stands for a block with this one key."""
+
+    def widen(value: Any) -> Any:
+        return {key: value} if isinstance(value, str) else filled(value)
+
+    return BeforeValidator(widen, json_schema_input_type=str | shape)

@@ -1,0 +1,1 @@
+"""Workflows and handlers written in Python."""

@@ -1,0 +1,138 @@
+"""What decorators say about handlers, as data that travels with a definition to a process without the code.
+
+`declare` writes it and `declared_registry` reads it: a service then builds the same definition as a program with the
+handlers. It imports no user code. The client calls the first, the service the second. `check_declared` tells where
+nothing was declared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, TypeAdapter, ValidationError
+
+from stepkeep.definition import bounds
+from stepkeep.definition.built_in import WORKTREE
+from stepkeep.definition.durations import format_duration
+from stepkeep.definition.findings import Finding
+from stepkeep.definition.native.build import merged_retry
+from stepkeep.definition.native.lint import unstated_writes, work_of
+from stepkeep.definition.native.validators import Word, given, within
+from stepkeep.definition.native.written import Block, HandlerName, QueueName, RetryGiven
+from stepkeep.definition.python.registry import HandlerSpec, Kind, Registry
+from stepkeep.definition.python.retry import NATIVE_RETRY, written_retry
+from stepkeep.kernel import definition as kernel
+from stepkeep.kernel.errors import InvalidInput
+
+EffectGiven = Annotated[
+    Literal["read", "write", "irreversible"] | None, given(Literal["read", "write", "irreversible"])
+]
+
+
+LOAD_CODE = "Import the code that has it, send what its decorator says (`handlers`)"
+
+
+class DeclaredHandler(Block):
+    """What a decorator says about one handler; an empty one says nothing."""
+
+    retry: RetryGiven = None
+    timeout: Annotated[int | None, within(bounds.STEP_TIMEOUT)] = None
+    undo: Annotated[HandlerName | None, given(HandlerName)] = None
+    effect: EffectGiven = None
+    transactional: bool = False
+    capabilities: list[Word] = Field(default=[])
+    queue: QueueName = ""
+
+
+Handlers = Annotated[dict[HandlerName, DeclaredHandler], Field(max_length=10_000)]
+_handlers: TypeAdapter[dict[str, DeclaredHandler]] = TypeAdapter(Handlers)
+
+KINDS: dict[str, Kind] = {"handlers": "python", "agents": "agent"}
+"""Where handlers and agents are declared: one name may be both."""
+
+
+def declare(registry: Registry, text: str) -> dict[str, dict[str, Any]]:
+    """What the decorators say about the handlers and agents that a definition's text names, and about their undos."""
+    named = [spec for spec in registry if spec.name in text]
+    found: dict[str, dict[str, Any]] = {key: {} for key in KINDS}
+    while named:
+        spec = named.pop()
+        kind = found["agents" if spec.kind == "agent" else "handlers"]
+        if spec.name not in kind:
+            kind[spec.name] = dict(_said(spec))
+            undo = None if spec.undo is None else registry.get(spec.undo)
+            named += [] if undo is None else [undo]
+    return {key: dict(sorted(specs.items())) for key, specs in found.items() if specs or key == "handlers"}
+
+
+def _said(spec: HandlerSpec) -> Iterator[tuple[str, Any]]:
+    if spec.retry is not None:
+        yield "retry", written_retry(spec.retry)
+    if spec.timeout is not None:
+        yield "timeout", format_duration(spec.timeout)
+    for name in ("undo", "effect", "transactional", "queue"):
+        if value := getattr(spec, name):
+            yield name, value
+    if spec.capabilities:
+        yield "capabilities", list(spec.capabilities)
+
+
+def declared_registry(given: Mapping[str, Any]) -> Registry:
+    """What a caller declares under `handlers` and `agents`, without functions; InvalidInput unless `declare` could
+    write it."""
+    registry = Registry()
+    for key, kind in KINDS.items():
+        _register(registry, kind, key, given.get(key, {}))
+    return registry
+
+
+def _register(registry: Registry, kind: Kind, key: str, given: Any) -> None:
+    try:
+        blocks = _handlers.validate_python(given)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = "".join(f".{part}" for part in first["loc"])
+        raise InvalidInput(f"`{key}{where}` cannot be read: {first['msg']}.") from None
+    for name, block in blocks.items():
+        registry.register(
+            HandlerSpec(
+                name=name,
+                function=_elsewhere,
+                kind=kind,
+                retry=None if block.retry is None else merged_retry(block.retry, NATIVE_RETRY),
+                timeout=block.timeout,
+                undo=block.undo,
+                effect=None if block.effect is None else kernel.Effect(block.effect),
+                transactional=block.transactional,
+                capabilities=tuple(block.capabilities),
+                queue=block.queue,
+            )
+        )
+
+
+def check_declared(definition: kernel.Definition, known: Registry) -> tuple[list[Finding], list[Finding]]:
+    """Problems and advice about handlers of which nothing is known here, so that what their decorators say is lost.
+
+    Where a rollback would leave their effect behind, it is a problem: their decorators may have an undo.
+    """
+    left, problems, advice = unstated_writes(definition), list[Finding](), dict[str, Finding]()
+    for path, step in work_of(definition):
+        is_agent = isinstance(step.executor, kernel.Agent)
+        if not isinstance(step.executor, kernel.Agent | kernel.Handler) or step.undo is not None:
+            continue
+        name = step.executor.name
+        if (known.agent(name) if is_agent else known.get(name)) is not None or name.startswith(WORKTREE):
+            continue
+        said = f"Nothing is known here of the {'agent' if is_agent else 'handler'} `{name}`"
+        if step.name in left and not isinstance(step.growth, kernel.Worked):
+            said += f", and a rollback would leave behind what step `{step.name}` does."
+            problems.append(Finding((*path, "name"), said, f"{LOAD_CODE}, or say its `undo` or its `effect`."))
+        else:
+            said += ": what its decorator says (`retry`, `timeout`, `queue` …) is no part of this workflow."
+            advice.setdefault(name, Finding((*path, "name"), said, f"{LOAD_CODE}, or say it at the step."))
+    return problems, list(advice.values())
+
+
+def _elsewhere(**inputs: Any) -> None:
+    """Stands for a handler whose code is in another process: its parameters are not known here."""

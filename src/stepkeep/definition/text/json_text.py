@@ -1,0 +1,162 @@
+"""Parses JSON strictly and without recursion, with the position of every value.
+
+The standard library's parser keeps the last of two equal keys, accepts NaN and knows no positions; it is used here for
+single strings only. `document` calls it for `.json` files.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from contextlib import suppress
+from enum import Enum, auto
+from math import isfinite
+from typing import Final, NoReturn
+
+from stepkeep.definition.text.building import Builder, Scalar, Stopped
+
+_SPACE = re.compile(r"[ \t\n\r]*")
+_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)((?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?)")
+_WORD = re.compile(r"-?[A-Za-z0-9_.][A-Za-z0-9_.+-]*")
+_WORDS: Final = {"true": True, "false": False, "null": None}
+_LONGEST_INTEGER: Final = 20
+_STRING = json.JSONDecoder()
+
+
+class _Expect(Enum):
+    VALUE = auto()
+    FIRST_ITEM = auto()
+    FIRST_KEY = auto()
+    KEY = auto()
+    COLON = auto()
+    COMMA = auto()
+    NOTHING = auto()
+
+
+_EXPECTED: Final = {
+    _Expect.VALUE: "a value",
+    _Expect.FIRST_ITEM: "a value or `]`",
+    _Expect.FIRST_KEY: "a key in double quotes or `}`",
+    _Expect.KEY: "a key in double quotes",
+    _Expect.COLON: "`:`",
+    _Expect.COMMA: "`,` or the end of what is open",
+    _Expect.NOTHING: "the end of the document",
+}
+
+
+def read_json(text: str) -> Builder:
+    """Build the one value in `text`."""
+    reader = _Reader(text)
+    with suppress(Stopped):
+        reader.run()
+    return reader.builder
+
+
+class _Reader:
+    def __init__(self, text: str) -> None:
+        self.text, self.builder = text, Builder()
+        self.position, self.expect = 0, _Expect.VALUE
+
+    def run(self) -> None:
+        while (character := self._next()) is not None:
+            match character:
+                case "{" | "[" if self.expect in {_Expect.VALUE, _Expect.FIRST_ITEM}:
+                    self.builder.open({} if character == "{" else [], self.position)
+                    self.position += 1
+                    self.expect = _Expect.FIRST_KEY if character == "{" else _Expect.FIRST_ITEM
+                case "}" | "]" if self._may_close(character):
+                    self.builder.close()
+                    self.position += 1
+                    self._after_value()
+                case "," if self.expect is _Expect.COMMA:
+                    self.position += 1
+                    self.expect = _Expect.KEY if self.builder.innermost is dict else _Expect.VALUE
+                case ":" if self.expect is _Expect.COLON:
+                    self.position += 1
+                    self.expect = _Expect.VALUE
+                case '"' if self.expect in {_Expect.KEY, _Expect.FIRST_KEY}:
+                    self._string()
+                    self.expect = _Expect.COLON
+                case '"' if self.expect in {_Expect.VALUE, _Expect.FIRST_ITEM}:
+                    self._string()
+                    self._after_value()
+                case _ if self.expect in {_Expect.VALUE, _Expect.FIRST_ITEM}:
+                    self._bare()
+                    self._after_value()
+                case _:
+                    self._unexpected(character)
+        if self.expect is not _Expect.NOTHING:
+            self.builder.stop(
+                len(self.text), f"The document ends where {_EXPECTED[self.expect]} should be.", "Complete it."
+            )
+
+    def _next(self) -> str | None:
+        space = _SPACE.match(self.text, self.position)
+        assert space is not None, "the pattern matches nothing, too"
+        self.position = space.end()
+        return self.text[self.position] if self.position < len(self.text) else None
+
+    def _may_close(self, character: str) -> bool:
+        if character == "}":
+            return self.expect is _Expect.FIRST_KEY or (self.expect is _Expect.COMMA and self.builder.innermost is dict)
+        return self.expect is _Expect.FIRST_ITEM or (self.expect is _Expect.COMMA and self.builder.innermost is list)
+
+    def _after_value(self) -> None:
+        self.expect = _Expect.COMMA if self.builder.innermost else _Expect.NOTHING
+
+    def _string(self) -> None:
+        try:
+            value, end = _STRING.raw_decode(self.text, self.position)
+        except json.JSONDecodeError as error:
+            self.builder.stop(
+                error.pos,
+                f"This text in quotes cannot be read: {error.msg[:1].lower()}{error.msg[1:].rstrip(' at')}.",
+                "Close the quotes on the same line, and write `\\\\` for a backslash.",
+            )
+        self.builder.scalar(value, self.position)
+        self.position = end
+
+    def _bare(self) -> None:
+        number = _NUMBER.match(self.text, self.position)
+        word = _WORD.match(self.text, self.position)
+        if word is None:
+            self._unexpected(self.text[self.position])
+        if number is not None and number.end() == word.end():
+            self.builder.scalar(self._number(number), self.position)
+        elif word[0] in _WORDS:
+            self.builder.scalar(_WORDS[word[0]], self.position)
+        else:
+            self._not_a_value(word[0])
+        self.position = word.end()
+
+    def _number(self, number: re.Match[str]) -> Scalar:
+        if not number[1]:
+            if len(number[0]) > _LONGEST_INTEGER:
+                self.builder.fault(
+                    self.position, "This number does not fit in 64 bits.", "Write it in quotes, as text."
+                )
+                return None
+            return int(number[0])
+        value = float(number[0]) if len(number[0]) <= 400 else float("inf")
+        if not isfinite(value):
+            self.builder.fault(self.position, "This number is too large.", "Write it in quotes, as text.")
+            return None
+        return value
+
+    def _not_a_value(self, word: str) -> NoReturn:
+        shown = f"`{word[:60]}`"
+        if word.lstrip("-") in {"NaN", "Infinity"}:
+            self.builder.stop(self.position, f"{shown} is not a number that JSON has.", "Use null, or text.")
+        if word[0] in "-0123456789":
+            self.builder.stop(self.position, f"{shown} is not a number.", "Put it in quotes if it is text.")
+        self.builder.stop(self.position, f"{shown} is not a value.", "Put text in double quotes.")
+
+    def _unexpected(self, character: str) -> NoReturn:
+        hint = "Correct the JSON here."
+        if character in {"/", "#"}:
+            hint = "JSON has no comments; write YAML if you need them."
+        elif character == "'":
+            hint = "JSON has only double quotes."
+        elif character in {"}", "]"} and self.expect in {_Expect.KEY, _Expect.VALUE}:
+            hint = "Remove the comma before it."
+        self.builder.stop(self.position, f"`{character}` is here where {_EXPECTED[self.expect]} should be.", hint)

@@ -1,0 +1,1 @@
+"""Plans that grow, child runs, flows, and runs that continue others."""

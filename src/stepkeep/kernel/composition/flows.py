@@ -1,0 +1,137 @@
+"""Flows: a step whose handler is a coroutine, and whose calls are steps of its run.
+
+The worker that runs a flow reports the calls that it makes for the first time, and the flow is suspended. The end of a
+call makes it ready again. It knows no coroutine: a replay compares the calls with what is recorded here. `execution`
+calls it for reports, `elements` for the ends of calls.
+"""
+
+from __future__ import annotations
+
+from typing import TypedDict
+
+import msgspec
+from msgspec.structs import replace
+
+from stepkeep.kernel.composition.child_runs import CONTINUE
+from stepkeep.kernel.composition.elements import owner_due
+from stepkeep.kernel.decide.draft import Draft
+from stepkeep.kernel.decide.failure import FAILED, Settled, fail_for_good
+from stepkeep.kernel.decide.progress import open_step, settle
+from stepkeep.kernel.definition import Flow
+from stepkeep.kernel.machine.outcomes import NewCall, Suspended
+from stepkeep.kernel.machine.rows import Called, Grown, Note, Step
+from stepkeep.kernel.machine.states import AttemptState, Category, RunState, StepState
+from stepkeep.kernel.machine.tables import StepTrigger
+
+
+def suspend(draft: Draft, step: Step, outcome: Suspended) -> Settled | None:
+    """A flow has made new calls, or awaits earlier ones: its attempt ends, and each new call is a step."""
+    growth = draft.planned(step).growth
+    assert isinstance(growth, Flow)
+    known = None if step.note is None else step.note.grown
+    limit = None if growth.deadline is None else draft.now + growth.deadline
+    grown = Grown(count=0, deadline=limit) if known is None else known
+    count = grown.count + len(outcome.calls)
+    if count > growth.max:
+        return _fail(draft, step, outcome, too_many_calls(growth))
+    if not outcome.calls and not step.unmet and outcome.seen >= grown.count:
+        return _fail(draft, step, outcome, "it awaits nothing: all its calls have settled")
+    draft.close_attempt(step, AttemptState.WAITED, outcome)
+    if draft.state is RunState.STOPPING:
+        draft.move(step, StepTrigger.CANCELLED)
+        return None
+    settled = grown.count - step.unmet
+    waiting = draft.move(
+        replace(step, unmet=step.unmet + len(outcome.calls)),
+        StepTrigger.CHILDREN_STARTED,
+        due_at=grown.deadline,
+        note=replace(
+            step.note or Note(),
+            grown=replace(
+                grown,
+                count=count,
+                code=outcome.code or grown.code,
+                seen=outcome.seen,
+                continues=grown.continues or any(call.kind == CONTINUE for call in outcome.calls),
+            ),
+            woken_by=None,
+        ),
+    )
+    if grown.deadline is not None and grown.deadline <= draft.now:
+        return owner_due(draft, waiting)
+    for index, call in enumerate(outcome.calls, grown.count):
+        settle(draft, open_step(draft, _add(draft, step.no, index, call), of=step.no))
+    if settled > outcome.seen:
+        # One of its calls has settled since the worker looked: nothing else would wake it.
+        _wake(draft, draft.step(step.no))
+    return None
+
+
+def too_many_calls(growth: Flow) -> str:
+    """Why a flow fails that makes more calls than it may."""
+    return f"it makes more than {growth.max} calls, as its definition allows; end it before by ctx.continue_as_new"
+
+
+def settled_calls(step: Step) -> int:
+    """How many of the calls of a flow have settled."""
+    grown = None if step.note is None else step.note.grown
+    return 0 if grown is None else grown.count - step.unmet
+
+
+class CallRecord(TypedDict):
+    """A call of a flow as the journal has it."""
+
+    kind: str
+    name: str
+    arguments: str | None
+    step: msgspec.Raw
+
+
+class GrownRecord(TypedDict):
+    """What a flow has called."""
+
+    calls: list[CallRecord]
+
+
+def calls_told(outcome: Suspended) -> list[CallRecord]:
+    """The new calls as the journal has them: what a judge needs to follow their steps."""
+    return [
+        {"kind": call.kind, "name": call.name, "arguments": call.digest, "step": msgspec.Raw(call.step.encode())}
+        for call in outcome.calls
+    ]
+
+
+def _fail(draft: Draft, step: Step, outcome: Suspended, said: str) -> Settled | None:
+    category = Category.VALIDATION
+    # As of every attempt that fails, its events are dropped with its result.
+    draft.close_attempt(step, AttemptState.FAILED, replace(outcome, emit=()), category=category, error=said)
+    return fail_for_good(draft, step, FAILED, category, said, attempts=step.attempts + 1)
+
+
+def _add(draft: Draft, owner: int, index: int, call: NewCall) -> Step:
+    segment, run = draft.plan.steps[owner].segment, draft.snapshot.run
+    assert segment is not None
+    called = Called(
+        kind=call.kind,
+        name=call.name,
+        digest=call.digest,
+        arguments=call.arguments.decode(),
+        step=call.step,
+        queue=call.queue,
+        undo_queue=call.undo_queue,
+    )
+    return draft.add(
+        Step(
+            tenant=run.tenant,
+            run_id=run.id,
+            no=segment.element(index),
+            queue=call.queue,
+            priority=run.priority,
+            note=Note(call=called),
+        )
+    )
+
+
+def _wake(draft: Draft, owner: Step) -> None:
+    if owner.state is StepState.AWAITING_CHILDREN:
+        draft.make_ready(owner, StepTrigger.CHILDREN_SETTLED)

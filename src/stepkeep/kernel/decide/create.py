@@ -1,0 +1,152 @@
+"""Creates a run: its row, all its steps, the first entry of its journal, and optionally its start.
+
+It reads no store and no clock. `operations/pipeline/start.py` and `kernel/decide/start_template.py` call it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TypedDict
+
+import msgspec
+
+from stepkeep.kernel.composition.adoption import Continuation, ContinuationKind, ContinuationRecord, adopt_all
+from stepkeep.kernel.decide.decision import Decision, Snapshot
+from stepkeep.kernel.decide.draft import Draft, vouched
+from stepkeep.kernel.decide.execution_slots import waiting_numbers
+from stepkeep.kernel.decide.policy import Policy
+from stepkeep.kernel.decide.progress import begin, begin_rollback
+from stepkeep.kernel.decide.rollup import roll_up
+from stepkeep.kernel.machine.invariants import check_decision
+from stepkeep.kernel.machine.journal import payload_digest
+from stepkeep.kernel.machine.rows import Origin, Run, Step
+from stepkeep.kernel.machine.tables import RunTrigger
+from stepkeep.kernel.people.authority import Authority, Caller
+from stepkeep.kernel.plan import Plan
+
+DUTY_RULES = 2
+"""The rules of duties that a new run is judged by: they see below a step, and count decisions that share no name. A run
+without this number was created before."""
+
+
+JOURNAL_FORMAT = 2
+"""What the entries of a new run tell: since 2, for what a handler waits, and that a cancelled attempt is in doubt. A
+run without this number was created before, and its record is judged by what was told then."""
+
+
+class OriginRecord(TypedDict, total=False):
+    """What the journal has about where a run comes from. Only the first three are always there."""
+
+    definition: str
+    input: str | None
+    format: int
+    asked_before: msgspec.Raw
+    duty_rules: int
+    start_at: int
+    policy_revision: int
+    continues: ContinuationRecord
+    awaits_slot: bool
+
+
+def origin_of(plan: Plan, given: bytes, asked_before: bytes | None = None) -> OriginRecord:
+    """What a run is created from: the digests of its definition and its input, the format of its journal, everyone else
+    who caused it, and the rules of its duties if it has some."""
+    said: OriginRecord = {"definition": plan.digest, "input": payload_digest(given), "format": JOURNAL_FORMAT}
+    if asked_before is not None:
+        said["asked_before"] = msgspec.Raw(asked_before)
+    if plan.has_duties:
+        said["duty_rules"] = DUTY_RULES
+    return said
+
+
+def create_run(
+    plan: Plan,
+    *,
+    run_id: str,
+    priority: int,
+    business_key: str | None,
+    given: bytes,
+    caller: Caller,
+    now: int,
+    start: bool,
+    start_at: int | None = None,
+    labels: bytes | None = None,
+    policy: Policy | None = None,
+    spend: Mapping[str, Mapping[str, float]] | None = None,
+    pin: int | None = None,
+    authorities: Mapping[Caller, Authority] | None = None,
+    asked_before: bytes | None = None,
+    continuation: Continuation | None = None,
+    awaits_slot: bool = False,
+) -> Decision:
+    """The decision that creates a run. Every run is created idle; "start now" is a second hop of the same entry.
+
+    With `start_at`, a later moment, the run stays idle until its timer starts it. With `continuation` it takes the
+    finished steps of an earlier run. With `awaits_slot` it stays queued until it is granted an execution slot. Raises
+    Missing if a policy reads the standing of the actor, and `authorities` does not have it.
+    """
+    blank = Run(
+        tenant=caller.tenant,
+        id=run_id,
+        definition_id=plan.definition_id,
+        priority=priority,
+        business_key=business_key,
+        open=plan.size,
+    )
+    nothing_yet: dict[int, bytes | None] = dict.fromkeys(range(plan.size))
+    snapshot = Snapshot(
+        plan=plan,
+        run=blank,
+        steps={},
+        whole=True,
+        inbox=(),
+        outputs=nothing_yet,
+        input=given,
+        authorities={} if authorities is None else authorities,
+        policy=policy,
+        origin=Origin(caller.actor, labels),
+        costs=() if continuation is None else continuation.costs,
+        kept={} if continuation is None else continuation.deadlines,
+        spend={} if spend is None else spend,
+    )
+    draft = Draft(snapshot, now)
+    is_later = start_at is not None and start_at > now
+    origin = origin_of(plan, given, asked_before)
+    if start_at is not None and start_at > now:
+        origin["start_at"] = start_at
+    if pin is not None:
+        origin["policy_revision"] = pin
+    if continuation is not None:
+        origin["continues"] = continuation.to_detail(plan)
+    waiting = waiting_numbers(plan, () if continuation is None else continuation.notes) if awaits_slot else frozenset()
+    if waiting:
+        origin["awaits_slot"] = True
+    draft.caused_by("run_created", caller.actor, vouched(origin, caller))
+    draft.move_run(RunTrigger.CREATED)
+    if continuation is not None:
+        adopt_all(draft, continuation, plan, priority)
+    for planned in plan.steps:
+        if planned.no in draft.new_steps:
+            continue
+        draft.add(
+            Step(
+                tenant=caller.tenant,
+                run_id=run_id,
+                no=planned.no,
+                queue=planned.queue,
+                priority=priority,
+                unmet=planned.unmet + (planned.no in waiting),
+            )
+        )
+    if is_later:
+        draft.due_at = start_at
+    elif start:
+        draft.caused_by("run_started", caller.actor)
+        if continuation is not None and continuation.how is ContinuationKind.ROLLBACK:
+            begin_rollback(draft, caller.actor, continuation.run_id)
+        else:
+            begin(draft, None if continuation is None else continuation.began_at)
+        roll_up(draft)
+    decision = draft.decision(())
+    check_decision(plan, decision)
+    return decision

@@ -1,0 +1,1 @@
+"""Child runs: started, cancelled, reported to the parent, rolled back."""

@@ -1,0 +1,1 @@
+"""Published definitions: versions, schemas, and what a change of one means for live runs."""

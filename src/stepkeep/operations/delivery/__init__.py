@@ -1,0 +1,1 @@
+"""Events on their way out: sinks, cursors, webhooks, and the events that dialects name."""

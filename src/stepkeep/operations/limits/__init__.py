@@ -1,0 +1,1 @@
+"""What limits what runs: slots, resources, pauses."""

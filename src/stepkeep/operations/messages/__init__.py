@@ -1,0 +1,1 @@
+"""Messages by run and by business key, the mailbox, and inbound webhooks."""

@@ -1,0 +1,1 @@
+"""Work on workers without the database, and the calls of their flows."""

@@ -1,0 +1,102 @@
+"""Reads the calls of a flow that are on record, with their results: all of them, or in pages for a remote worker.
+
+All pages of one reading show the same moment: a call that ended after the first page was read is shown as open.
+Otherwise a worker could be given a later end without an earlier one, and a replay takes ends in their order. It changes
+nothing. `worker/inputs` and `remote_work` call it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from stepkeep.kernel.machine.rows import Step
+from stepkeep.kernel.machine.states import STEP_TERMINAL, StepState
+from stepkeep.operations.pipeline.payloads import Payloads
+from stepkeep.store.change import RunKey
+from stepkeep.store.protocol import Store
+
+if TYPE_CHECKING:
+    from stepkeep.operations.pipeline.transact import Claim
+
+PAGE_CALLS = 2_000
+PAGE_BYTES = 1024 * 1024
+"""A page ends with the call whose result goes beyond this."""
+READ_AT_ONCE = 50
+"""How many results are read together, before the size of a page is known."""
+
+Value = Callable[[RunKey, bytes], Awaitable[bytes]]
+
+
+class RecordedCall(NamedTuple):
+    """A call, when it ended among the calls of its run (None: it has not), and its result."""
+
+    row: Step
+    settled: int | None
+    output: bytes | None
+
+
+class CallPage(NamedTuple):
+    """Calls in the order of their places. `until` is the moment that all pages show, `following` the place of the next
+    call; None after the last."""
+
+    calls: list[RecordedCall]
+    until: int
+    following: int | None
+
+
+class CallReader:
+    """The recorded calls of flows in one store."""
+
+    def __init__(self, store: Store, payloads: Payloads) -> None:
+        self._store, self._payloads = store, payloads
+
+    async def read(self, claim: Claim) -> list[RecordedCall]:
+        """All calls of a claimed flow."""
+        rows = await self._rows(claim)
+        outputs = await self._outputs(claim, rows, self._value)
+        return [RecordedCall(row, _settled(row), outputs.get(row.no)) for row in rows]
+
+    async def page(self, claim: Claim, start: int, until: int | None, value: Value) -> CallPage:
+        """The calls from this place on, as far as they fit, as they were at the moment `until` (None: now). `value`
+        gives the payload that stands for a stored one."""
+        rows = await self._rows(claim)
+        if until is None:
+            until = max((row.settled or 0 for row in rows), default=0)
+        found: list[RecordedCall] = []
+        size, end = 0, min(len(rows), start + PAGE_CALLS)
+        for first in range(start, end, READ_AT_ONCE):
+            some = rows[first : min(first + READ_AT_ONCE, end)]
+            ended = {row.no: settled for row in some if (settled := _settled(row)) is not None and settled <= until}
+            outputs = await self._outputs(claim, [row for row in some if row.no in ended], value)
+            for row in some:
+                output = outputs.get(row.no)
+                found.append(RecordedCall(row, ended.get(row.no), output))
+                size += len(output or b"")
+                if size > PAGE_BYTES:
+                    return _page(found, until, start, len(rows))
+        return _page(found, until, start, len(rows))
+
+    async def _rows(self, claim: Claim) -> list[Step]:
+        segment = claim.planned.segment
+        assert segment is not None
+        numbers = range(segment.first, segment.first + segment.width)
+        return [row for row in await self._store.read_steps(claim.tenant, claim.run_id) if row.no in numbers]
+
+    async def _outputs(self, claim: Claim, rows: Sequence[Step], value: Value) -> dict[int, bytes | None]:
+        key = (claim.tenant, claim.run_id)
+        wants = [(*key, row.no) for row in rows if row.state is StepState.SUCCEEDED]
+        found = await self._store.read_outputs(wants) if wants else {}
+        return {no: None if output is None else await value(key, output) for (_, _, no), output in found.items()}
+
+    async def _value(self, key: RunKey, payload: bytes) -> bytes:
+        return await self._payloads.value(*key, payload)
+
+
+def _settled(row: Step) -> int | None:
+    return row.settled if row.state in STEP_TERMINAL else None
+
+
+def _page(found: list[RecordedCall], until: int, start: int, count: int) -> CallPage:
+    following = start + len(found)
+    return CallPage(found, until, following if found and following < count else None)

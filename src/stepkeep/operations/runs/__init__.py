@@ -1,0 +1,1 @@
+"""What people and programs read of runs: views, results, search, and why something does not move."""

@@ -1,0 +1,182 @@
+"""Waits for runs to settle: all waiters of one process share each poll, and get their results from it.
+
+A notification that names runs triggers a poll of these runs alone. Without one, all waiters are polled, and the pause
+doubles up to its limit. A poll is one statement for the states and one for the outputs of what has settled.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
+
+import msgspec
+
+from stepkeep.kernel.errors import NotFound, StoreUnavailable, Unreadable
+from stepkeep.kernel.machine.events import StepReported
+from stepkeep.kernel.machine.outcomes import Completed
+from stepkeep.kernel.machine.states import RunState
+from stepkeep.kernel.plan import Plan
+from stepkeep.operations.pipeline.transact import Transactor
+from stepkeep.operations.runs.results import RunResult, read_results
+from stepkeep.operations.runs.sleeping import only_sleeps
+from stepkeep.operations.runs.views import result_output
+from stepkeep.store.change import RunKey
+from stepkeep.store.notifications import within
+from stepkeep.store.protocol import RUNS_SETTLED, Notification
+
+PAUSES, RARE_PAUSES = (0.002, 0.5), (0.01, 2.0)
+"""Seconds between polls of all waiters, the first and the longest: without notifications, and with them."""
+
+log = logging.getLogger(__name__)
+
+
+class _Waiter(msgspec.Struct, frozen=True, eq=False):
+    """One waiter: a run and the states it waits for."""
+
+    key: RunKey
+    states: frozenset[RunState]
+    answer: asyncio.Future[RunResult]
+
+
+class RunWaiter:
+    """All waiters of this process. One per engine."""
+
+    def __init__(self, transactor: Transactor) -> None:
+        self._transactor, self._store = transactor, transactor.store
+        transactor.succeeded = self._succeeded
+        self.pauses, self.rare_pauses = PAUSES, RARE_PAUSES
+        self._waiters: dict[RunKey, dict[_Waiter, None]] = {}
+        self._named: set[RunKey] = set()
+        """The runs to poll next: those of new waiters, and those that notifications name."""
+        self._polls_all = False
+        self._polling: asyncio.Task[None] | None = None
+        self._notification = asyncio.Event()
+        self._unsubscribe: Callable[[], None] | None = None
+
+    async def until(self, tenant: str, run_id: str, states: Collection[RunState]) -> RunResult:
+        """Return the result of the run once its state is one of these; a run that only sleeps is not blocked."""
+        with self.expecting(tenant, run_id, states) as answer:
+            return await answer
+
+    @contextmanager
+    def expecting(
+        self, tenant: str, run_id: str, states: Collection[RunState], *, polls_first: bool = True
+    ) -> Iterator[asyncio.Future[RunResult]]:
+        """The same as a future, which is answered inside the block. Without `polls_first`, the caller knows that the
+        run is in none of these states yet."""
+        loop = asyncio.get_running_loop()
+        waiter = _Waiter((tenant, run_id), frozenset(states), loop.create_future())
+        self._waiters.setdefault(waiter.key, {})[waiter] = None
+        if polls_first:
+            self._named.add(waiter.key)
+        self._notification.set()
+        if self._polling is None or self._polling.done() or self._polling.get_loop() is not loop:
+            self._notification = asyncio.Event()
+            self._unsubscribe = self._unsubscribe or self._store.notifier.listen(self._notified)
+            self._polling = loop.create_task(self._poll_while_waited_for())
+        try:
+            yield waiter.answer
+        finally:
+            self._remove(waiter)
+
+    def _succeeded(self, key: RunKey, plan: Plan, reports: Sequence[StepReported]) -> None:
+        """This process has committed the reports that ended a run. If they have its output, nothing is read."""
+        if key not in self._waiters or plan.definition.output is not None:
+            return
+        outputs = {
+            report.no: report.outcome.output
+            for report in reports
+            if (report.tenant, report.run_id) == key and isinstance(report.outcome, Completed)
+        }
+        if outputs.keys() >= set(plan.results):
+            output = result_output({plan.steps[no].name: outputs[no] for no in plan.results})
+            self._answer([key], RunResult(state=RunState.SUCCEEDED, output=output))
+
+    def _remove(self, waiter: _Waiter) -> None:
+        mine = self._waiters.get(waiter.key, {})
+        mine.pop(waiter, None)
+        if not mine:
+            self._waiters.pop(waiter.key, None)
+
+    def _notified(self, notification: Notification) -> None:
+        named = notification.runs_of(RUNS_SETTLED)
+        if named is None:
+            self._polls_all = True
+            self._notification.set()
+        elif mine := {key for key in self._waiters if key[1] in named}:
+            self._named |= mine
+            self._notification.set()
+
+    async def close(self) -> None:
+        """Stop listening; remaining waiters get the reason."""
+        unsubscribe, self._unsubscribe = self._unsubscribe, None
+        if unsubscribe is not None:
+            unsubscribe()
+        self._answer(list(self._waiters), StoreUnavailable("the engine was closed during a wait for a run"))
+        # A task of a loop that the program used before has ended with it.
+        if self._polling is not None and self._polling.get_loop() is asyncio.get_running_loop():
+            self._polling.cancel()
+            await asyncio.gather(self._polling, return_exceptions=True)
+
+    async def _poll_while_waited_for(self) -> None:
+        notifier, clock = self._store.notifier, asyncio.get_running_loop().time
+        pause, is_named, polled_all_at = 0.0, True, clock()
+        while self._waiters:
+            self._notification.clear()
+            shortest, longest = self.rare_pauses if notifier.is_connected else self.pauses
+            # Notifications of other runs end a pause early; they must not put the poll of all off forever.
+            polls_all = self._polls_all or not is_named or clock() - polled_all_at >= longest
+            keys = [
+                key
+                for key in (self._waiters if polls_all else self._named)
+                if any(not waiter.answer.done() for waiter in self._waiters.get(key, ()))
+            ]
+            self._named.clear()
+            self._polls_all = False
+            began = clock()
+            found = await self._poll(keys) if keys else False
+            if polls_all:
+                # Polling all without a pause would slow down the workers that the waiters wait for.
+                polled_all_at = clock()
+                await asyncio.sleep(polled_all_at - began)
+            pause = shortest if found else min(longest, max(shortest, pause * 2))
+            is_named = await within(pause, self._notification)
+
+    async def _poll(self, keys: Sequence[RunKey]) -> bool:
+        """Answer the waiters of these runs that have settled. Returns whether there were any."""
+        try:
+            statuses = await self._store.read_states(keys)
+            settled = {
+                key: status
+                for key, status in statuses.items()
+                if any(status.state in waiter.states for waiter in self._waiters.get(key, ()))
+                and not await only_sleeps(self._transactor, key, status)
+            }
+            results = await read_results(self._transactor, settled)
+        except StoreUnavailable as problem:
+            log.debug("cannot poll at the moment: %s", problem)
+            return False
+        except Unreadable as problem:
+            self._answer([(problem.tenant or "", problem.run_id or "")], problem)
+            return True
+        except Exception as problem:  # noqa: BLE001 - every waiter gets the reason
+            self._answer(keys, problem)
+            return True
+        missing = [key for key in keys if key not in statuses]
+        for key in missing:
+            self._answer([key], NotFound(f"there is no run {key[1]}"))
+        for key, result in results.items():
+            self._answer([key], result)
+        return bool(results or missing)
+
+    def _answer(self, keys: Sequence[RunKey], said: RunResult | Exception) -> None:
+        """Answer the waiters of these runs: with an error all of them, with a result those that wait for its state."""
+        for waiter in [waiter for key in keys for waiter in self._waiters.get(key, ())]:
+            if waiter.answer.done():
+                continue
+            if isinstance(said, Exception):
+                waiter.answer.set_exception(said)
+            elif said.state in waiter.states:
+                waiter.answer.set_result(said)

@@ -1,0 +1,1 @@
+"""One attempt: claimed, prepared, run, classified, reported."""

@@ -1,0 +1,353 @@
+"""The contract between the worker and everything that can run a step.
+
+An executor (`executors/`) defines what runs for a step. A pool (`pools/`) defines where: on the handlers' event loop,
+in a thread, or in a process. Neither knows the database. `Job` is one attempt on its way through both.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
+
+import msgspec
+
+from stepkeep.definition.expressions.json_schema import Shape
+from stepkeep.definition.python.registry import HandlerSpec
+from stepkeep.kernel.definition import Executor as Defined
+from stepkeep.kernel.machine.outcomes import Outcome
+from stepkeep.kernel.machine.rows import Details
+from stepkeep.kernel.machine.states import Category, Phase, StepState
+from stepkeep.kernel.plan import ConditionView, PlannedStep
+from stepkeep.network.allowing import AllowList
+from stepkeep.worker.attempts.once import Checkpoints, NoCheckpoints
+from stepkeep.worker.cancellation import Cancellation
+from stepkeep.worker.context import Context, Outputs, Woken, renew
+
+if TYPE_CHECKING:
+    from stepkeep.operations.pipeline.call_queues import NewStep
+    from stepkeep.operations.pipeline.transact import Claim
+    from stepkeep.worker.attempts.checkpoints import CheckpointKeeper
+    from stepkeep.worker.attempts.rule_checks import Check
+    from stepkeep.worker.flows.ahead import Resumed
+    from stepkeep.worker.flows.calls import Recorded
+    from stepkeep.worker.flows.keeper import Kept
+    from stepkeep.worker.flows.replay import Flow
+    from stepkeep.worker.pools.fitness import Fitness
+
+LAST = "[last]"
+"""What the output of the element before is called among the outputs of a job. No step has such a name."""
+
+
+class PoolKind(StrEnum):
+    LOOP = "loop"
+    THREAD = "thread"
+    RULES = "rules"
+    PROCESS = "process"
+
+
+class Call(NamedTuple):
+    """A function with its arguments; enough to make the call in another process."""
+
+    function: Callable[..., Any]
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+
+class Executor(Protocol):
+    """One kind of handler."""
+
+    def pool(self, planned: PlannedStep) -> PoolKind:
+        """The kind of pool in which this step runs."""
+        ...
+
+    def run(self, job: Job) -> Any:
+        """Run the step. Returns an answer (or an outcome), or on the loop an awaitable of one. May raise anything."""
+        ...
+
+
+@runtime_checkable
+class CallExecutor(Executor, Protocol):
+    """An executor that makes one function call, which can therefore run in another process."""
+
+    def call(self, job: Job) -> Call:
+        """The call of an attempt. Raises BindingError if the inputs do not match."""
+        ...
+
+
+Done = Callable[[Sequence[tuple["Job", Outcome]]], None]
+"""Jobs that ended, with their outcomes."""
+
+EndedJobs = list[tuple["Job", Outcome]]
+
+Report = tuple["Job", Outcome]
+"""The outcome of one job, on its way to the database."""
+
+
+class Pool(Protocol):
+    """Where jobs run. Each started job is reported to `done`, from any thread, whatever its handler does. A job that
+    the pool cannot run is reported as `Released`. A duplicate report is harmless."""
+
+    fitness: Fitness
+    """Whether the pool can run handlers."""
+
+    def open(self, done: Done) -> None: ...
+
+    def start(self, jobs: Sequence[Job]) -> None:
+        """Start all of these, with one switch between threads. Raises nothing."""
+        ...
+
+    def check(self) -> None:
+        """Check that handlers still make progress. Called periodically, on the worker's loop."""
+        ...
+
+    def stop(self, job: Job) -> None:
+        """End this job as soon as possible; a thread cannot be ended and continues."""
+        ...
+
+    def close(self) -> None:
+        """End everything and free all resources."""
+        ...
+
+
+class Prepared(Protocol):
+    """Everything known about a step before its attempts. `needs_…` tells what must be read for one."""
+
+    planned: PlannedStep
+    executor: Executor
+    spec: HandlerSpec | None
+    pool: PoolKind
+    rules: tuple[Check, ...]
+    is_rules: bool
+    pre: Prepared | None
+    """The rules that are evaluated before the handler runs."""
+    is_manual: bool
+    is_transactional: bool
+    checks_inputs: bool
+    """Inputs are rendered and validated even for a handler that takes none."""
+    output_shape: Shape | None
+    """What the output of an attempt must match before it counts."""
+    needs_details: bool
+    needs_outputs: tuple[tuple[str, int], ...]
+    needs_states: bool
+    needs_secrets: frozenset[str]
+    """The names of the secrets that an attempt reads."""
+    needs_network: bool
+    """Whether the allow list of the tenant must be read before an attempt."""
+    is_flow: bool
+    """Whether its handler is a flow, which must be given what is recorded of its calls."""
+    needs_anything: bool
+    """Whether any of the six above must be loaded before an attempt."""
+    runs_alone: bool
+    """No other step of the same run ever runs at the same time."""
+    default_category: Category
+    """The category of errors that nothing else classifies."""
+
+    @property
+    def upstream_steps(self) -> tuple[str, ...]:
+        """The steps whose outputs this one may read."""
+        ...
+
+    def render(self, job: Job) -> Any:
+        """The inputs of one attempt."""
+        ...
+
+    def render_executor(self, job: Job) -> Defined:
+        """The executor's own texts (arguments, URL, headers) for one attempt."""
+        ...
+
+
+_decode = msgspec.json.Decoder().decode
+
+
+class Job(msgspec.Struct, eq=False):
+    """One attempt: its claim, its inputs and its progress. Jobs compare by identity.
+
+    `running`: its handler runs. `reported`: its outcome is on the way, and later results are dropped. `own_output` is
+    what its handler returned, while its rules are evaluated. `waiter` awaits its outcome besides the loop. `handle` is
+    what its pool needs to stop it. `run_deadline` is the end of its run's timeout, by the monotonic clock. `lane` is
+    the lane of its report. `gave_up`: its outcome could not be recorded, and a failure is reported instead.
+    `evidence` is why it failed, as JSON, until it is written. `secrets` are the values that it may read, by name.
+    `allowed` is the allow list of its tenant, if it needs one.
+    `opened` opens the payload of a message, if it is sealed. `progressed` is called after each `ctx.progress`.
+    `checks_seal`: its worker has no codec, and must not run it if the input of its run is sealed.
+    `first` are the rules before its handler, as a job of their own, while they are evaluated.
+    `arguments` are those of a call. `known` are the calls of a flow that are on record, `recorded` those whose ends it
+    is to be given, `flow` is the flow itself if it is suspended here, and `asked` the calls that are new.
+    `kept` is the flow that made this call, if its worker keeps it, and `resumed` what that came to by this end.
+    `keeper` records its checkpoints; a job without one records none.
+    `trace` is the `traceparent` that its handler passes on, and `span` its span while `is_traced`.
+    """
+
+    claim: Claim
+    prepared: Prepared
+    attempt_deadline: float = float("inf")
+    renewed_at: float = 0.0
+    fetch: Callable[[Job, str], bytes | None] | None = None
+    lane: int = 0
+    cancelled: Cancellation = msgspec.field(default_factory=Cancellation)
+    details: Details | None = None
+    outputs: Mapping[str, bytes | None] = {}
+    states: Mapping[str, StepState] = {}
+    secrets: Mapping[str, str] | None = None
+    allowed: AllowList | None = None
+    opened: Callable[[Any], Any] | None = None
+    context: Context | None = None
+    completion_token: str | None = None
+    connection: Any = None
+    task: asyncio.Task[None] | None = None
+    begun: bool = False
+    gave_up: bool = False
+    waiter: asyncio.Future[Outcome] | None = None
+    handle: Any = None
+    own_output: tuple[bytes | None] | None = None
+    running: bool = False
+    reported: bool = False
+    evidence: bytes | None = None
+    run_deadline: float = float("inf")
+    progressed: Callable[[], None] | None = None
+    checks_seal: bool = False
+    first: Job | None = None
+    arguments: bytes | None = None
+    known: tuple[Recorded, ...] = ()
+    recorded: tuple[Recorded, ...] = ()
+    flow: Flow | None = None
+    asked: Sequence[NewStep] = ()
+    kept: Kept | None = None
+    resumed: Resumed | None = None
+    keeper: CheckpointKeeper | None = None
+    is_traced: bool = False
+    trace: str | None = None
+    span: Any = None
+
+    @property
+    def needs_details(self) -> bool:
+        return self.prepared.needs_details or self.checks_seal or self.is_traced
+
+    @property
+    def title(self) -> str:
+        """The name of this attempt in logs and errors."""
+        claim = self.claim
+        return f"attempt {claim.step.attempts + 1} of step {claim.planned.name} of run {claim.run_id}"
+
+    def input(self) -> Any:
+        return None if self.details is None else _decode(self.details.input)
+
+    def view(self) -> ConditionView:
+        """The values that templates and rules can read."""
+        planned = self.claim.planned
+        own, outputs = planned.definition.name, self.outputs
+        if planned.phase is Phase.UNDO and own in outputs and outputs[own] is None:
+            # An undo step may have to undo a step without a result.
+            outputs = {**outputs, own: b"null"}
+        return ConditionView(
+            run_id=self.claim.run_id,
+            input=b"null" if self.details is None else self.details.input,
+            outputs=outputs,
+            states=self.states or {own: StepState.SUCCEEDED},
+            index=planned.index,
+            last=outputs.get(LAST),
+        )
+
+    def woken_by(self) -> Woken | None:
+        note = self.claim.step.note
+        if note is None or note.woken_by is None:
+            return None
+        record = _decode(note.woken_by)
+        if "timeout" in record:
+            gathered = record["timeout"].get("messages")
+            return Woken(timed_out=True, payload=None if gathered is None else self._opened(gathered))
+        message = record["message"] if "message" in record else record["last"]["message"]
+        [single] = self._opened([message["payload"]])
+        payload = self._opened(record["messages"]) if "messages" in record else single
+        return Woken(id=message["id"], name=message["name"], payload=payload)
+
+    def _opened(self, payloads: list[Any]) -> list[Any]:
+        return payloads if self.opened is None else [self.opened(one) for one in payloads]
+
+    def make_context(self, shared: Mapping[str, Any] | None = None, kind: type[Context] = Context) -> Context:
+        """The context of this attempt, created on first use, because most handlers do not ask for it."""
+        if self.context is not None:
+            return self.context
+        claim, details, planned = self.claim, self.details, self.claim.planned
+        definition, fetch = claim.plan.definition, self.fetch
+        self.context = kind(
+            run_id=claim.run_id,
+            tenant=claim.tenant,
+            workflow=definition.name,
+            version=definition.version,
+            step=planned.step_name,
+            undoing=planned.phase is Phase.UNDO,
+            attempt=claim.step.attempts + 1,
+            input=None if details is None else msgspec.Raw(details.input),
+            outputs=Outputs(
+                self.prepared.upstream_steps,
+                self.outputs,
+                None if fetch is None else lambda name: fetch(self, name),
+            ),
+            correlation_id="" if details is None else details.correlation_id,
+            business_key=None if details is None else details.business_key,
+            woken_by=self.woken_by(),
+            deadline=self.attempt_deadline,
+            deadline_at=claim.claimed_at + planned.timeout,
+            completion_token=self.completion_token,
+            cancelled=self.cancelled,
+            connection=self.connection,
+            shared=shared,
+            progressed=self.progressed,
+            trace=self.trace,
+            effect_of=self._effect_of,
+            checkpoints=self.checkpoints(),
+        )
+        return self.context
+
+    def renew_context(self, context: Context, *, keeps_report: bool = False) -> None:
+        """Go on with the context of an earlier attempt, whose coroutine goes on here: all but the run is new.
+
+        `keeps_report`: what it has collected is not on record, because it went on since that attempt.
+        """
+        self.context = context
+        renew(
+            context,
+            attempt=self.claim.step.attempts + 1,
+            deadline=self.attempt_deadline,
+            deadline_at=self.claim.claimed_at + self.claim.planned.timeout,
+            cancelled=self.cancelled,
+            progressed=self.progressed,
+            trace=self.trace,
+            checkpoints=self.checkpoints(),
+            keeps_report=keeps_report,
+        )
+
+    def checkpoints(self) -> Checkpoints:
+        """What this attempt records while it runs, and what earlier ones have recorded."""
+        if self.prepared.is_transactional:
+            return NoCheckpoints("a transactional step needs none: its writes and its result are one transaction")
+        if self.keeper is None:
+            return NoCheckpoints("rules record no checkpoints; only the handler of a step does")
+        return self.keeper.of(self)
+
+    @property
+    def _effect_of(self) -> str | None:
+        """The run that did what an undo step undoes, if that is another one."""
+        note = self.claim.step.note
+        return None if note is None or note.adopted is None else note.adopted.run
+
+
+def rules_job(job: Job, rules: Prepared) -> Job:
+    """The rules before a handler as a job of their own, with everything that was loaded for the attempt."""
+    return Job(
+        job.claim,
+        rules,
+        job.attempt_deadline,
+        job.renewed_at,
+        job.fetch,
+        job.lane,
+        cancelled=job.cancelled,
+        details=job.details,
+        outputs=job.outputs,
+        states=job.states,
+        secrets=job.secrets,
+        opened=job.opened,
+    )

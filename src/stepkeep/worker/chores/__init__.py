@@ -1,0 +1,1 @@
+"""What a worker does beside attempts: membership, polling, relays, archives."""
