@@ -10,8 +10,7 @@ import pytest
 from tests.kernel.driver import World, bytes_of, gate, wait, when, work
 from tests.kernel.walks import world_of
 
-from stepkeep.kernel.decide.create import create_run
-from stepkeep.kernel.decide.start_template import start_template
+from stepkeep.kernel.decide.create import create_run, start_template
 from stepkeep.kernel.definition import SECOND
 from stepkeep.kernel.people.authority import Caller
 

@@ -19,12 +19,11 @@ from stepkeep.definition.bounds import MAX_PRIORITY
 from stepkeep.definition.run_input import check_json_input, is_declared, is_quick
 from stepkeep.kernel.composition.adoption import Continuation, ContinuationKind
 from stepkeep.kernel.composition.child_runs import CONTINUE
-from stepkeep.kernel.decide.create import create_run
+from stepkeep.kernel.decide.create import StartTemplate, create_run, start_template
 from stepkeep.kernel.decide.decision import Accepted, Claimer, Decision, Reply, check_requesters
 from stepkeep.kernel.decide.draft import Missing
 from stepkeep.kernel.decide.execution_slots import waiting_numbers
 from stepkeep.kernel.decide.policy import Policy
-from stepkeep.kernel.decide.start_template import StartTemplate, start_template
 from stepkeep.kernel.errors import (
     Conflict,
     ConnectionLost,
