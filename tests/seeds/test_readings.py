@@ -8,7 +8,7 @@ from tests.seeds import action_stage, ioa_stage
 from tests.seeds.action_stage import action, document
 from tests.workbench import TENANT, on, task
 
-from stepkeep.definition.native.attempts_bound import attempts_bound
+from stepkeep.definition.native.validators import attempts_bound
 from stepkeep.definition.python.retry import Retry
 from stepkeep.kernel.definition import SECOND, Definition, Handler
 from stepkeep.kernel.errors import Conflict, Fenced, InvalidInput

@@ -15,10 +15,10 @@ from stepkeep.definition.expressions.conditions import own_output, own_output_if
 from stepkeep.definition.expressions.elements import WHOLE_ITEM
 from stepkeep.definition.expressions.template_text import WHOLE_INPUT
 from stepkeep.definition.native.archive_policy import about_archive
-from stepkeep.definition.native.attempts_bound import attempts_bound
 from stepkeep.definition.native.rule_words import rule_capabilities
 from stepkeep.definition.native.transition_hooks import hooks_of
 from stepkeep.definition.native.triggers import triggers_of
+from stepkeep.definition.native.validators import attempts_bound
 from stepkeep.definition.native.written import (
     ApprovalBlock,
     BudgetBlock,

@@ -6,14 +6,17 @@ in `written` of the native format and of the dialects use it.
 
 from __future__ import annotations
 
+import os
 from functools import partial
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints
-from pydantic_core import PydanticCustomError
+from pydantic_core import PydanticCustomError, PydanticKnownError
 
+from stepkeep.definition.bounds import MAX_ATTEMPTS, SEED_ATTEMPTS
 from stepkeep.definition.durations import format_duration, parse_duration
 from stepkeep.definition.expressions.template_text import OPENING
+from stepkeep.kernel.errors import InvalidInput
 
 
 def _literal(text: str) -> str:
@@ -65,3 +68,44 @@ def short(key: str, shape: Any) -> BeforeValidator:
         return {key: value} if isinstance(value, str) else filled(value)
 
     return BeforeValidator(widen, json_schema_input_type=str | shape)
+
+
+VARIABLE = "STEPKEEP_MAX_ATTEMPTS"
+
+
+def attempts_bound(usual: int = MAX_ATTEMPTS) -> int:
+    """The bound that holds in this process; `usual` is that of the format, without a bound by the operator."""
+    text = os.environ.get(VARIABLE, "").strip()
+    if not text:
+        return usual
+    if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= MAX_ATTEMPTS:
+        raise InvalidInput(f"{VARIABLE} must be a whole number from 1 to {MAX_ATTEMPTS}, not {text[:40]!r}.")
+    return int(text)
+
+
+def _attempts(value: int) -> int:
+    if value > (bound := attempts_bound()):
+        raise PydanticKnownError("less_than_equal", {"le": bound})
+    return value
+
+
+def _seed_attempts(value: int) -> int:
+    if value > (bound := attempts_bound(SEED_ATTEMPTS)):
+        raise PydanticKnownError("less_than_equal", {"le": bound})
+    return value
+
+
+def _seed_retries(value: int) -> int:
+    if value > (bound := attempts_bound(SEED_ATTEMPTS) - 1):
+        raise PydanticKnownError("less_than_equal", {"le": bound})
+    return value
+
+
+Attempts = Annotated[int, Field(ge=1, le=MAX_ATTEMPTS), AfterValidator(_attempts)]
+"""All executions of a step, the first included."""
+
+SeedAttempts = Annotated[int, Field(ge=1, le=MAX_ATTEMPTS), AfterValidator(_seed_attempts)]
+"""The same in a format whose seed says 1 to 10."""
+
+SeedRetries = Annotated[int, Field(ge=0, le=MAX_ATTEMPTS - 1), AfterValidator(_seed_retries)]
+"""Executions after the first, in such a format."""

@@ -16,8 +16,7 @@ from pydantic_core import PydanticCustomError
 from stepkeep.definition import bounds
 from stepkeep.definition.expressions.template_text import OPENING
 from stepkeep.definition.native.archive_policy import ENDINGS, FOLDER, FOREVER, IN_OTHER_WORDS, Ending
-from stepkeep.definition.native.attempts import Attempts
-from stepkeep.definition.native.validators import DurationText, Word, duration, filled, given, literal, within
+from stepkeep.definition.native.validators import Attempts, DurationText, Word, duration, filled, given, literal, within
 from stepkeep.definition.native.validators import short as _short
 
 Name = Annotated[str, StringConstraints(pattern=f"^{bounds.NAME.pattern}$")]

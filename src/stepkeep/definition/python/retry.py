@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from stepkeep.definition import arguments
 from stepkeep.definition.bounds import DEADLINE, DELAY, MAX_LOSSES
 from stepkeep.definition.durations import format_duration, parse_duration
-from stepkeep.definition.native.attempts_bound import attempts_bound
+from stepkeep.definition.native.validators import attempts_bound
 from stepkeep.kernel import definition as kernel
 from stepkeep.kernel.errors import InvalidInput
 from stepkeep.kernel.machine.states import NEVER_RETRIED, RETRIED_BY_DEFAULT, Category

@@ -15,8 +15,7 @@ from pydantic_core import PydanticCustomError, PydanticKnownError
 from stepkeep.definition import bounds
 from stepkeep.definition.findings import shown
 from stepkeep.definition.native import written
-from stepkeep.definition.native.attempts import SeedAttempts
-from stepkeep.definition.native.validators import Word, given
+from stepkeep.definition.native.validators import SeedAttempts, Word, given
 
 TIERS = ("Auto", "Assisted", "HumanApprove", "ManualOnly")
 """From the least to the most strict."""

@@ -15,8 +15,7 @@ from pydantic_core import PydanticCustomError
 from stepkeep.definition import bounds
 from stepkeep.definition.durations import InvalidDuration, format_duration, parse_duration
 from stepkeep.definition.findings import shown
-from stepkeep.definition.native.attempts import SeedRetries
-from stepkeep.definition.native.validators import Word, filled, given, short, within
+from stepkeep.definition.native.validators import SeedRetries, Word, filled, given, short, within
 from stepkeep.definition.native.written import JsonSchema
 
 API_VERSION = "ioa.dev/v0.2"

@@ -11,7 +11,7 @@ from pydantic import BeforeValidator, Field, StringConstraints
 from pydantic_core import PydanticCustomError
 
 from stepkeep.definition import bounds
-from stepkeep.definition.native.attempts import SeedAttempts
+from stepkeep.definition.native.validators import SeedAttempts
 from stepkeep.definition.native.written import Block, HandlerName, Name, Text
 from stepkeep.dialects.chains import StepWord
 

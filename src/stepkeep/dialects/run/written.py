@@ -11,8 +11,7 @@ from pydantic import Field
 
 from stepkeep.definition import bounds
 from stepkeep.definition.durations import format_duration
-from stepkeep.definition.native.attempts import SeedAttempts
-from stepkeep.definition.native.validators import within
+from stepkeep.definition.native.validators import SeedAttempts, within
 from stepkeep.definition.native.written import Block, Name, Text
 from stepkeep.dialects.chains import StepWord
 

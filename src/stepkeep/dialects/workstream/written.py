@@ -16,8 +16,7 @@ from pydantic_core import PydanticCustomError
 from stepkeep.definition import bounds
 from stepkeep.definition.durations import format_duration
 from stepkeep.definition.expressions.template_text import OPENING, Embedded, Unclosed, split
-from stepkeep.definition.native.attempts import SeedRetries
-from stepkeep.definition.native.validators import Word, given
+from stepkeep.definition.native.validators import SeedRetries, Word, given
 from stepkeep.definition.native.written import ArchiveBlock, Block, Name, Text
 
 TASK_STATES = Literal["pending", "queued", "running", "validating", "completed", "failed", "retrying", "cancelled"]
