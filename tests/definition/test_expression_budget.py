@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from tests.suites import in_proof
 
-from stepkeep.definition.expressions.budget import MAX_COMPILE_COST, MAX_EXPRESSIONS, text_cost
 from stepkeep.definition.expressions.expressions import Scope, compile_expression
+from stepkeep.definition.expressions.limits import MAX_COMPILE_COST, MAX_EXPRESSIONS, text_cost
 from stepkeep.definition.native.reader import check_text
 from stepkeep.definition.text.document import parse_document, read_document
 from stepkeep.dialects.registry import examine

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 import stepkeep as sk
-from stepkeep.definition.expressions.budget import ExpressionBudget
 from stepkeep.definition.expressions.conditions import scopes_of
 from stepkeep.definition.expressions.expressions import compile_template
+from stepkeep.definition.expressions.limits import ExpressionBudget
 from stepkeep.definition.python.workflow import StepRef
 from stepkeep.kernel.errors import DefinitionError, InvalidInput
 

@@ -11,10 +11,9 @@ from typing import Any
 
 import msgspec
 
-from stepkeep.definition.expressions.budget import ExpressionBudget
 from stepkeep.definition.expressions.conditions import compile_truth
 from stepkeep.definition.expressions.expressions import Expression, Scope
-from stepkeep.definition.expressions.limits import CostBudget, condition_cost
+from stepkeep.definition.expressions.limits import CostBudget, ExpressionBudget, condition_cost
 from stepkeep.kernel.decide.policy import CANNOT_EVALUATE, Verdict, strictest
 from stepkeep.kernel.definition import (
     SECOND,

@@ -15,7 +15,6 @@ from msgspec.structs import replace
 
 from stepkeep.definition.bounds import DEADLINE, SECOND
 from stepkeep.definition.durations import InvalidDuration, parse_duration
-from stepkeep.definition.expressions.budget import ExpressionBudget
 from stepkeep.definition.expressions.expressions import (
     Expression,
     InvalidExpression,
@@ -24,7 +23,7 @@ from stepkeep.definition.expressions.expressions import (
     compile_expression,
     compile_template,
 )
-from stepkeep.definition.expressions.limits import MAX_COST, CostBudget, condition_cost, rule_cost
+from stepkeep.definition.expressions.limits import MAX_COST, CostBudget, ExpressionBudget, condition_cost, rule_cost
 from stepkeep.definition.expressions.template_text import OPENING, Embedded, split
 from stepkeep.definition.findings import Finding, evaluated, shown
 from stepkeep.kernel.definition import Definition, StepDefinition, Switch

@@ -17,15 +17,16 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import msgspec
 
 from stepkeep.definition.expressions import cel_binding
-from stepkeep.definition.expressions.budget import pattern_cost, text_cost
 from stepkeep.definition.expressions.cel_binding import CelRefused, Program
 from stepkeep.definition.expressions.limits import (
     CostBudget,
     Traits,
     check_cost,
     data_weight,
+    pattern_cost,
     pattern_program,
     simple_cost,
+    text_cost,
     traits_of,
 )
 from stepkeep.definition.expressions.scope import MAX_FINDINGS, Resolved, Scope, StaticPath, Tree, bad_map_key, resolve

@@ -12,10 +12,9 @@ from typing import Any
 
 import msgspec
 
-from stepkeep.definition.expressions.budget import ExpressionBudget
 from stepkeep.definition.expressions.conditions import compile_truth
 from stepkeep.definition.expressions.expressions import Expression, Scope
-from stepkeep.definition.expressions.limits import CostBudget, condition_cost
+from stepkeep.definition.expressions.limits import CostBudget, ExpressionBudget, condition_cost
 from stepkeep.definition.findings import evaluated
 from stepkeep.kernel.errors import ExpressionError
 from stepkeep.kernel.machine.payloads import MADE_HERE, read_reference

@@ -11,8 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from stepkeep.definition.expressions.budget import ExpressionBudget
-from stepkeep.definition.expressions.limits import MAX_PATTERN, MAX_PATTERN_PROGRAM, pattern_program
+from stepkeep.definition.expressions.limits import MAX_PATTERN, MAX_PATTERN_PROGRAM, ExpressionBudget, pattern_program
 from stepkeep.definition.expressions.syntax_tree import (
     Call,
     Constant,

@@ -11,9 +11,9 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from stepkeep.definition.expressions.budget import ExpressionBudget
 from stepkeep.definition.expressions.conditions import Scopes, compile_truth, scopes_of
 from stepkeep.definition.expressions.expressions import InvalidExpression, Scope, compile_template
+from stepkeep.definition.expressions.limits import ExpressionBudget
 from stepkeep.definition.expressions.message_tests import message_scope
 from stepkeep.definition.expressions.template_text import OPENING
 from stepkeep.definition.findings import MAX_PROBLEMS, Finding, Path, texts_in
