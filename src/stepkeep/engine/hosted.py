@@ -23,7 +23,7 @@ from stepkeep.operations.pipeline.start import StartedHere
 if TYPE_CHECKING:
     from stepkeep.worker.loop import Worker
     from stepkeep.worker.pools.handler_loop import Lifespan
-    from stepkeep.worker.vitals import Vitals
+    from stepkeep.worker.utilisation import Vitals
 
 log = logging.getLogger("stepkeep.worker")
 

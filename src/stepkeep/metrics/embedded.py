@@ -13,7 +13,7 @@ from stepkeep.operations.pipeline.transact import Transactor
 
 if TYPE_CHECKING:
     from stepkeep.metrics.exposition import Exposition
-    from stepkeep.worker.vitals import Vitals
+    from stepkeep.worker.utilisation import Vitals
 
 
 def exposition_of(transactor: Transactor, tenant: str, workers: Callable[[], Sequence[Vitals]]) -> Exposition:

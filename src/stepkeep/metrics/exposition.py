@@ -20,7 +20,7 @@ from stepkeep.metrics.families import Family, Values, counter, gauge, of_process
 from stepkeep.metrics.gauges import StoreGauges
 from stepkeep.metrics.lag import LoopLag
 from stepkeep.operations.pipeline.transact import Transactor
-from stepkeep.worker.vitals import Vitals
+from stepkeep.worker.utilisation import Vitals
 
 More = Callable[[], Iterable[Family]]
 

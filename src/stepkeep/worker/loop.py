@@ -66,7 +66,7 @@ from stepkeep.worker.pools.handler_loop import HandlerLoop, Lifespan, handler_lo
 from stepkeep.worker.runtime import Runtime
 from stepkeep.worker.settings import Settings
 from stepkeep.worker.shared import NO_RUN, Shared, Signals
-from stepkeep.worker.vitals import Vitals
+from stepkeep.worker.utilisation import Vitals
 
 log = logging.getLogger("stepkeep.worker")
 

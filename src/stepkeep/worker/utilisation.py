@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from stepkeep.operations.remote.services import UsageWindow
+from stepkeep.worker.chores.relay import Tally
 
 WINDOWS = (60.0, 600.0, 3600.0)
 """Seconds over which usage is told: a minute, ten minutes, an hour."""
@@ -88,3 +89,21 @@ class Meter:
 
     def _sums(self) -> Sums:
         return Sums(self._at, self._busy, self._used, self._claims, self._settled)
+
+
+class Vitals(NamedTuple):
+    """One worker. `answered_seconds_ago`: since the database last answered a search for work; a worker that is full
+    does not search. `claimed_seconds_ago`: since it last claimed a step."""
+
+    app: str
+    id: str | None
+    places: int
+    held: int
+    free: int
+    usage: tuple[UsageWindow, ...]
+    loop_lag_seconds: float
+    answered_seconds_ago: float
+    claimed_seconds_ago: float
+    is_store_up: bool
+    is_draining: bool
+    relayed: Tally
