@@ -22,7 +22,7 @@ from stepkeep.operations.delivery.declared_hooks import Selection
 from stepkeep.operations.delivery.dialect_folds import Folds
 from stepkeep.operations.delivery.outgoing import pending
 from stepkeep.sinks.event import OutgoingEvent
-from stepkeep.worker.chores.relay_pace import RARELY, SHORTEST, RelayPace
+from stepkeep.worker.chores.relay import RARELY, SHORTEST, RelayPace
 from stepkeep.worker.runtime import Runtime
 
 __all__ = ["receivers"]

@@ -55,8 +55,7 @@ from stepkeep.worker.chores.listening import Calls, ListenerCalls, add_sinks
 from stepkeep.worker.chores.membership import Membership
 from stepkeep.worker.chores.polling import LocalTimers, QueuePoller
 from stepkeep.worker.chores.queues import Kind, allowed_kinds, served_queues
-from stepkeep.worker.chores.relay import Relay
-from stepkeep.worker.chores.relay_pace import RelayPace
+from stepkeep.worker.chores.relay import Relay, RelayPace
 from stepkeep.worker.code import code_of
 from stepkeep.worker.executors.command import CommandPolicy
 from stepkeep.worker.executors.http import HttpPolicy
