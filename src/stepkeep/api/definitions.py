@@ -22,8 +22,7 @@ from stepkeep.kernel.definition import Definition, SubWorkflow
 from stepkeep.kernel.errors import DefinitionError, InvalidInput, Problem
 from stepkeep.operations.answers import Answer, says
 from stepkeep.operations.aside import aside
-from stepkeep.operations.definitions.pinned_children import published_below
-from stepkeep.operations.definitions.publish import DefinitionSummary, find_plan
+from stepkeep.operations.definitions.publish import DefinitionSummary, find_plan, published_below
 from stepkeep.simulate.report import simulate
 
 routes = Routes("Workflows")

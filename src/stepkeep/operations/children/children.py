@@ -29,8 +29,7 @@ from stepkeep.kernel.people.authority import Caller
 from stepkeep.kernel.people.persons import UNKNOWN, persons_in
 from stepkeep.kernel.plan import ConditionView, Plan, PlannedStep
 from stepkeep.operations.children.child_rollback import rollback_request
-from stepkeep.operations.definitions.pinned_children import MAX_DEPTH, MAX_TREE
-from stepkeep.operations.definitions.publish import find_plan
+from stepkeep.operations.definitions.publish import MAX_DEPTH, MAX_TREE, find_plan
 from stepkeep.operations.pipeline.plans import PlanCache, plan_for
 from stepkeep.operations.pipeline.start import StartBatch, Starter, StartRequest
 from stepkeep.operations.pipeline.transact import Transactor
