@@ -9,7 +9,7 @@ import pytest
 import stepkeep as sk
 from stepkeep.definition.native.reader import check_text, load_text
 from stepkeep.kernel.definition import Hook, decode_definition, encode_definition
-from stepkeep.operations.definitions.differences import differences
+from stepkeep.operations.definitions.versions import differences
 
 HEAD = "workflow: order\nsteps:\n  - name: pay\n    command: ['true']\n"
 FOUR = """

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from stepkeep.kernel import definition as kernel
-from stepkeep.operations.definitions.differences import DURATIONS, FREE, LONGEST, places
+from stepkeep.operations.definitions.versions import DURATIONS, FREE, LONGEST, places
 
 COUNTS = frozenset(
     {

@@ -26,8 +26,8 @@ from stepkeep.kernel.errors import Conflict, InvalidInput, NoSuchName, NotFound
 from stepkeep.kernel.people.authority import Caller
 from stepkeep.kernel.plan import Plan, queue_specs
 from stepkeep.operations.answers import Answer, Moment, Next, says
-from stepkeep.operations.definitions.differences import differences
 from stepkeep.operations.definitions.schemas import resolve_schemas
+from stepkeep.operations.definitions.versions import differences
 from stepkeep.operations.definitions.withdrawn import Withdrawal, list_withdrawn
 from stepkeep.operations.instants import instant
 from stepkeep.operations.pipeline.transact import Transactor
