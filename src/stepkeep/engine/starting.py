@@ -38,7 +38,7 @@ from stepkeep.operations.operation import Actor, IdempotencyKey, RunId, group, o
 from stepkeep.operations.pipeline import plans
 from stepkeep.operations.pipeline.start import IdleStarted, Started, StartedHere, StartRequest, start_idle
 from stepkeep.operations.runs.own_run import OwnRun, lacking_of, leased_elsewhere
-from stepkeep.operations.runs.results import RunResult
+from stepkeep.operations.runs.waiting import RunResult
 from stepkeep.store.callers import callers_transaction
 
 if TYPE_CHECKING:

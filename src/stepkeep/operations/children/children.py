@@ -33,7 +33,7 @@ from stepkeep.operations.definitions.publish import MAX_DEPTH, MAX_TREE, find_pl
 from stepkeep.operations.pipeline.plans import PlanCache, plan_for
 from stepkeep.operations.pipeline.start import StartBatch, Starter, StartRequest
 from stepkeep.operations.pipeline.transact import Transactor
-from stepkeep.operations.runs.results import RunResult, read_results
+from stepkeep.operations.runs.waiting import RunResult, read_results
 from stepkeep.store.change import Loaded, More, RunKey, Write
 
 LIMIT = 100
