@@ -15,7 +15,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 import stepkeep as sk
 from stepkeep.engine import AsyncEngine
-from stepkeep.operations.runs.trace_context import parse_trace
+from stepkeep.operations.runs.spans import parse_trace
 from tests.api.stage import HELLO, on, told
 from tests.databases import migrated_file
 from tests.tracing.test_spans import CALLER

@@ -14,8 +14,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 import stepkeep as sk
 from stepkeep.definition.python.registry import HandlerSpec, Registry
 from stepkeep.engine import AsyncEngine
-from stepkeep.operations.runs.spans import Spans
-from stepkeep.operations.runs.trace_context import Trace, parse_trace, root_of
+from stepkeep.operations.runs.spans import Spans, Trace, parse_trace, root_of
 
 CALLER = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 

@@ -30,7 +30,7 @@ from stepkeep.api.requests import BoundedRequest, check_headers
 from stepkeep.edges.safe_text import inert_line
 from stepkeep.engine.groups import ActingEngine
 from stepkeep.kernel.errors import InvalidInput, NotAllowed, QuotaExceeded
-from stepkeep.operations.runs.trace_context import INCOMING, parse_trace
+from stepkeep.operations.runs.spans import INCOMING, parse_trace
 
 if TYPE_CHECKING:
     from stepkeep.api.service import Service

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from stepkeep.kernel.machine.rows import Details
-from stepkeep.operations.runs.trace_context import LABEL, trace_of
+from stepkeep.operations.runs.spans import LABEL, trace_of
 from stepkeep.sinks.event import OutgoingEvent, Source
 
 

@@ -60,7 +60,7 @@ from stepkeep.operations.pipeline.payloads import INLINE_INPUT_BYTES
 from stepkeep.operations.pipeline.plans import PlanCache
 from stepkeep.operations.pipeline.shared_reads import SharedReads
 from stepkeep.operations.pipeline.transact import Claim, Transactor, Unlocked, claims_of
-from stepkeep.operations.runs.trace_context import LABEL, current, root_of
+from stepkeep.operations.runs.spans import LABEL, current, root_of
 from stepkeep.store.change import (
     ANY_CALLER,
     Basis,

@@ -19,7 +19,7 @@ from stepkeep.kernel.machine.states import Category
 from stepkeep.kernel.plan import queue_specs
 from stepkeep.operations.pipeline.batch import Answer
 from stepkeep.operations.pipeline.transact import Claim
-from stepkeep.operations.runs.trace_context import Trace, trace_of
+from stepkeep.operations.runs.spans import Trace, trace_of
 from stepkeep.worker.attempts.checkpoints import CheckpointKeeper
 from stepkeep.worker.attempts.classify import failure_of
 from stepkeep.worker.attempts.executor import Job, Prepared, rules_job
