@@ -24,8 +24,7 @@ from stepkeep.kernel.people.votes import standing_of
 from stepkeep.operations import validate
 from stepkeep.operations.answers import Answer, says
 from stepkeep.operations.instants import instant
-from stepkeep.operations.people.cases import Case, opening_in
-from stepkeep.operations.people.open_gates import ballots
+from stepkeep.operations.people.cases import Case, ballots, opening_in
 from stepkeep.operations.pipeline.plans import plan_for
 from stepkeep.operations.pipeline.transact import Transactor
 from stepkeep.operations.runs.run_answers import Ballot, Counted, Needs

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from typing import TypedDict, cast
 
 import msgspec
+from msgspec import UNSET
 
 from stepkeep.edges.names import same_names
 from stepkeep.kernel.decide.decision import Involved, Snapshot
-from stepkeep.kernel.definition import Level
+from stepkeep.kernel.definition import Approval, Level
 from stepkeep.kernel.errors import Conflict, NotAllowed
 from stepkeep.kernel.machine.rows import Opening, Step, is_exhausted
 from stepkeep.kernel.machine.states import StepState
@@ -23,13 +25,97 @@ from stepkeep.kernel.people.eligibility import wanted
 from stepkeep.kernel.people.gates import gate_terms, open_levels
 from stepkeep.kernel.people.persons import persons_in
 from stepkeep.kernel.people.separation import Objection
+from stepkeep.kernel.people.votes import ballot_record
 from stepkeep.kernel.plan import Plan
-from stepkeep.operations.people.asked import Barred, StepPeople
+from stepkeep.operations.answers import Answer
+from stepkeep.operations.instants import instant
 from stepkeep.operations.pipeline.plans import plan_for
 from stepkeep.operations.pipeline.transact import Transactor
+from stepkeep.operations.runs.run_answers import Ballot
 from stepkeep.store.principals import SubjectKind
 from stepkeep.store.protocol import Store
 from stepkeep.store.records import RunRecord
+
+NAMED = 5
+"""People who are named in a sentence; the others are counted."""
+
+
+class Barred(Answer, kw_only=True):
+    """A person who may not act on a step: the rule, and the reason in a few words."""
+
+    person: str
+    rule: str
+    reason: str
+
+
+class People(Answer, kw_only=True):
+    """The people of a waiting step: whom it takes, in words, how many decisions are missing, who may act, who may not.
+    `more` counts those that were not looked at."""
+
+    of: str
+    needs: int
+    may: list[str]
+    may_not: list[Barred]
+    more: int
+
+
+class StepPeople(msgspec.Struct, frozen=True, kw_only=True):
+    """The people of a waiting step. `of` says in words which people it takes, and is empty if it takes anyone.
+
+    `needs` is the number of decisions that are missing. `may` and `may_not` have the people that are known: those with
+    the roles and groups, the named approvers, and everyone with a duty in the run. `more` counts those not looked at.
+    `reader` has the words that let the reader of the explanation act, None if none do; `reader_asked`: they asked for
+    the run.
+    """
+
+    of: str = ""
+    needs: int = 1
+    may: tuple[str, ...] = ()
+    may_not: tuple[Barred, ...] = ()
+    more: int = 0
+    reader: tuple[str, ...] | None = ()
+    reader_asked: bool = False
+
+    @property
+    def people(self) -> People:
+        """The same for those who read an explanation."""
+        return People(of=self.of, needs=self.needs, may=[*self.may], may_not=[*self.may_not], more=self.more)
+
+    @property
+    def takes_nobody(self) -> bool:
+        """Whether no registered person may act, although the step names people."""
+        return bool(self.of) and not self.may and not self.more
+
+
+def in_words(asked: StepPeople | None, act: str) -> str:
+    """Sentences about the people who may act, and about those who may not.
+
+    >>> barred = Barred(person="ann", rule="maker_checker", reason="ann asked for the run")
+    >>> in_words(StepPeople(of="role finance", may=("bea", "cyd"), may_not=(barred,)), "decide it")
+    ' bea and cyd may decide it. ann may not: ann asked for the run.'
+    >>> in_words(StepPeople(may_not=(barred,)), "complete it")
+    ' Anyone else than ann may complete it. ann may not: ann asked for the run.'
+    """
+    if asked is None or not (asked.of or asked.may or asked.may_not):
+        return ""
+    said = ""
+    if asked.may:
+        said += f" {_listed(asked.may, asked.more)} may {act}."
+    elif asked.of:
+        said += f" No registered person may {act} now."
+    elif asked.may_not:
+        said += f" Anyone else than {_listed([one.person for one in asked.may_not])} may {act}."
+    for one in asked.may_not[:NAMED]:
+        said += f" {one.person} may not: {one.reason}."
+    left = len(asked.may_not) - NAMED
+    return said + (f" {left:,} more may not." if left > 0 else "")
+
+
+def _listed(names: tuple[str, ...] | list[str], more: int = 0) -> str:
+    left = len(names) - NAMED + more if len(names) > NAMED else more
+    shown = [*names[:NAMED], *([f"{left:,} more"] if left > 0 else [])]
+    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
+
 
 MOST_PEOPLE = 50
 """People of one waiting step that are looked at, one by one."""
@@ -157,3 +243,46 @@ def _with_duties(case: Case) -> frozenset[str]:
     """Everyone who asked for the run, executed or completed a step, or decided about one, also below it."""
     persons = persons_in(case.steps.values(), case.involved.executors)
     return case.involved.requesters.union(persons.executed, persons.completed, persons.decided)
+
+
+class GatePeople(TypedDict, total=False):
+    """The people and the terms of an open gate, fields of `Waiting`."""
+
+    prompt: str
+    roles: list[str]
+    groups: list[str]
+    approvers: list[str]
+    of: str
+    not_: list[str]
+    level: int
+    quorum: int
+    votes: list[Ballot]
+
+
+def asked_people(gate: Approval, step: Step) -> GatePeople:
+    """Of whom an open gate asks what. Empty parts are left out."""
+    opening = None if step.note is None else step.note.opening
+    levels = open_levels(gate, opening)
+    roles = list(dict.fromkeys(role for level in levels for role in level.roles))
+    groups = list(dict.fromkeys(group for level in levels for group in level.groups))
+    approvers = list(dict.fromkeys(person for level in levels for person in level.approvers))
+    found = {
+        "prompt": gate.prompt,
+        "roles": roles,
+        "groups": groups,
+        "approvers": approvers,
+        "of": " or ".join([*roles, *(f"group {name}" for name in groups), *approvers]),
+        "not_": list(gate.excluded),
+        "level": 0 if opening is None else opening.level,
+        "quorum": gate.quorum if gate.quorum > 1 else None,
+        "votes": [] if opening is None else ballots(opening),
+    }
+    return cast("GatePeople", {name: value for name, value in found.items() if value})
+
+
+def ballots(opening: Opening) -> list[Ballot]:
+    """The decisions that an open gate has counted."""
+    return [
+        Ballot(by=one["by"], decision=one["decision"], at=instant(one["at"]), for_=one.get("for", UNSET))
+        for one in map(ballot_record, opening.ballots)
+    ]

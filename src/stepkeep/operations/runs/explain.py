@@ -22,8 +22,7 @@ from stepkeep.kernel.plan import Plan, PlannedStep
 from stepkeep.operations.continuation.pausing import Pause
 from stepkeep.operations.instants import instant
 from stepkeep.operations.limits.pauses import NONE, Pauses
-from stepkeep.operations.people.asked import StepPeople, in_words
-from stepkeep.operations.people.open_gates import asked_people
+from stepkeep.operations.people.cases import StepPeople, asked_people, in_words
 from stepkeep.operations.remote.services import Known, Service, WaitingStep
 from stepkeep.operations.runs.causes import (
     ATTENTION,

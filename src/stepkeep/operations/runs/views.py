@@ -33,7 +33,7 @@ from stepkeep.operations.definitions.codes import handler_name, read_codes
 from stepkeep.operations.instants import dated, instant
 from stepkeep.operations.limits.slots import read_wait
 from stepkeep.operations.operation import MOST_LISTED
-from stepkeep.operations.people.open_gates import asked_people
+from stepkeep.operations.people.cases import asked_people
 from stepkeep.operations.pipeline.codec import HIDDEN
 from stepkeep.operations.pipeline.plans import plan_for
 from stepkeep.operations.pipeline.transact import Transactor
