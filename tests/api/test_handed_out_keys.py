@@ -19,9 +19,8 @@ from stepkeep.engine import AsyncEngine
 from stepkeep.kernel.errors import Conflict, NotAllowed, NotFound
 from stepkeep.kernel.people.authority import Caller
 from stepkeep.operations.access import Scope, parse_key
-from stepkeep.operations.people.keys import create_session_key
+from stepkeep.operations.people.keys import create_session_key, sign_in
 from stepkeep.operations.people.people_journal import Change, record
-from stepkeep.operations.people.sessions import sign_in
 from tests.api.stage import RIVAL, TENANT, Stage, on, told
 from tests.suites import first_on
 

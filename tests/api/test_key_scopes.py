@@ -16,8 +16,7 @@ from stepkeep.kernel.errors import Conflict, KeyReused
 from stepkeep.kernel.people.authority import Caller
 from stepkeep.operations.access import parse_key
 from stepkeep.operations.continuation.jobs import add_job, digest_of
-from stepkeep.operations.people.keys import create_session_key
-from stepkeep.operations.people.sessions import sign_in
+from stepkeep.operations.people.keys import create_session_key, sign_in
 from stepkeep.operations.pipeline.start import Starter
 from stepkeep.store.change import ANY_CALLER
 from stepkeep.store.rows import JobAction

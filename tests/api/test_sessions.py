@@ -13,7 +13,7 @@ from stepkeep.api.app import create_app
 from stepkeep.api.browsers import COOKIE, CSRF, MOST_FAILURES, WINDOW_SECONDS, Browsers, read_public_url
 from stepkeep.kernel.errors import InvalidInput
 from stepkeep.operations.access import key_text
-from stepkeep.operations.people.sessions import LIFETIME
+from stepkeep.operations.people.keys import LIFETIME
 from tests.api.stage import HELLO, RIVAL, on, told
 from tests.suites import first_on
 

@@ -22,8 +22,8 @@ from stepkeep.kernel.people.authority import Caller
 from stepkeep.operations.access import OPERATIONS, Access, Credential, Scope, parse_key, secret_hash
 from stepkeep.operations.operation import addressed
 from stepkeep.operations.people.audit import code_of, entry
+from stepkeep.operations.people.keys import SessionAccess
 from stepkeep.operations.people.quotas import ADDS, ROWS, RequestBuckets, hourly_limits
-from stepkeep.operations.people.sessions import SessionAccess
 from stepkeep.store.principals import NO_SECRET, ApiKey
 
 OPEN: Final = "open"

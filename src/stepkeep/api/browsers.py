@@ -21,7 +21,7 @@ from stepkeep.api.access import Callers, KeyHolder
 from stepkeep.api.problems import FORGED, TOO_MANY, UNAUTHENTICATED, ApiError
 from stepkeep.kernel.errors import InvalidInput
 from stepkeep.operations.access import Credential
-from stepkeep.operations.people.sessions import LIFETIME, csrf_token, parse_session
+from stepkeep.operations.people.keys import LIFETIME, csrf_token, parse_session
 
 COOKIE: Final = "stepkeep_session"
 CSRF: Final = "X-CSRF-Token"

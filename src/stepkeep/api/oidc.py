@@ -27,9 +27,8 @@ from stepkeep.api.problems import NOT_FOUND, UNAUTHENTICATED, ApiError
 from stepkeep.api.routing import service_of
 from stepkeep.kernel.errors import Conflict, InvalidInput, NotFound
 from stepkeep.kernel.people.authority import Caller
-from stepkeep.operations.people.keys import create_session_key, read_scopes
+from stepkeep.operations.people.keys import create_session_key, read_scopes, sign_in
 from stepkeep.operations.people.principals import registered
-from stepkeep.operations.people.sessions import sign_in
 from stepkeep.store.principals import ApiKey, PrincipalKind
 from stepkeep.store.protocol import Store
 

@@ -21,7 +21,7 @@ from stepkeep.api.handwritten import Body, Routes
 from stepkeep.api.problems import UNAUTHENTICATED, ApiError
 from stepkeep.api.routing import JsonAnswer, service_of
 from stepkeep.operations.answers import Answer
-from stepkeep.operations.people.sessions import SessionAccess, SessionView, session_view, sign_in, sign_out
+from stepkeep.operations.people.keys import SessionAccess, SessionView, session_view, sign_in, sign_out
 
 routes = Routes("Sessions")
 
