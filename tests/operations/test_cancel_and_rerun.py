@@ -11,7 +11,7 @@ from stepkeep.kernel.definition import Definition, Handler, Undo
 from stepkeep.kernel.errors import Conflict, Fenced, NotFound
 from stepkeep.kernel.machine.states import AttemptState, Rollback, RunState, StepState
 from stepkeep.kernel.people.authority import Caller
-from stepkeep.operations.continuation.rerun import rerun
+from stepkeep.operations.continuation.going_on import rerun
 from stepkeep.operations.pipeline.expire import sweep
 from stepkeep.operations.pipeline.start import Started
 from tests.workbench import ACTOR, NOBODYS, SECOND, TENANT, Bench, benches, chain, on, task

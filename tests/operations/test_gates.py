@@ -16,7 +16,7 @@ from stepkeep.kernel.definition import SECOND, Approval, Definition, Level, OnDe
 from stepkeep.kernel.errors import Conflict, NotAllowed, StepkeepError
 from stepkeep.kernel.machine.states import RunState, StepState
 from stepkeep.kernel.people.authority import Caller, MembershipKind
-from stepkeep.operations.continuation.rerun import rerun
+from stepkeep.operations.continuation.going_on import rerun
 from stepkeep.operations.logs.log import export_run
 from stepkeep.operations.people import people
 from stepkeep.operations.pipeline.expire import sweep

@@ -26,7 +26,7 @@ from stepkeep.kernel.definition import Approval, Definition
 from stepkeep.kernel.errors import InvalidInput, NotFound, StoreUnavailable
 from stepkeep.kernel.machine.states import RunState
 from stepkeep.kernel.people.authority import Caller
-from stepkeep.operations.continuation.rerun import rerun
+from stepkeep.operations.continuation.going_on import rerun
 from stepkeep.operations.logs.lines import encode_line
 from stepkeep.operations.logs.log import canonical_machines, export_run
 from stepkeep.operations.logs.retention import Policy, Pruned, first_id_at, prune, require_kept

@@ -11,7 +11,7 @@ from stepkeep.kernel.definition import Definition
 from stepkeep.kernel.errors import Conflict, InvalidInput, KeyReused, NotFound
 from stepkeep.kernel.machine.states import RunState, StepState
 from stepkeep.kernel.people.authority import Caller
-from stepkeep.operations.continuation.rerun import rerun
+from stepkeep.operations.continuation.going_on import rerun
 from stepkeep.operations.people.people import cancel
 from stepkeep.operations.pipeline.start import Started, StartRequest, start_idle
 from tests.workbench import ACTOR, NOBODYS, SECOND, TENANT, benches, chain, count_calls, on, task

@@ -26,9 +26,8 @@ from stepkeep.kernel.people.authority import Caller, MembershipKind
 from stepkeep.kernel.triggers import Ending, Overlap, Schedule, TriggerKind, TriggerSpec
 from stepkeep.operations.children.children import ChildSweep
 from stepkeep.operations.continuation import jobs
-from stepkeep.operations.continuation.going_on import ContinuationOptions, continue_run
+from stepkeep.operations.continuation.going_on import ContinuationOptions, continue_run, rerun
 from stepkeep.operations.continuation.jobs import JobSweep
-from stepkeep.operations.continuation.rerun import rerun
 from stepkeep.operations.delivery import sinks
 from stepkeep.operations.limits.resources import list_resources
 from stepkeep.operations.limits.slots import SlotSweep, list_slots

@@ -47,7 +47,7 @@ from stepkeep.kernel.machine.outcomes import (
 from stepkeep.kernel.machine.rows import Run, Step, Worker
 from stepkeep.kernel.machine.states import Category, OnFailure, RunState, StepState
 from stepkeep.kernel.people.authority import Caller
-from stepkeep.operations.continuation.rerun import rerun
+from stepkeep.operations.continuation.going_on import rerun
 from stepkeep.operations.people import people
 from stepkeep.operations.pipeline import start, workers
 from stepkeep.operations.pipeline.expire import sweep

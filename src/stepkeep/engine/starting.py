@@ -30,7 +30,7 @@ from stepkeep.kernel.plan import Plan
 from stepkeep.operations import validate
 from stepkeep.operations.access import START
 from stepkeep.operations.answers import says
-from stepkeep.operations.continuation.rerun import rerun
+from stepkeep.operations.continuation.going_on import rerun
 from stepkeep.operations.continuation.successors import successor_of
 from stepkeep.operations.delivery.run_webhooks import require_released
 from stepkeep.operations.logs import retention

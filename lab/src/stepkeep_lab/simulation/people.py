@@ -25,9 +25,8 @@ from stepkeep.kernel.machine.states import RUN_TERMINAL, STEP_TERMINAL, STEP_WAI
 from stepkeep.kernel.people.authority import Caller, MembershipKind
 from stepkeep.kernel.plan import Plan
 from stepkeep.operations.continuation import pausing, quarantine
-from stepkeep.operations.continuation.going_on import ContinuationOptions, continue_run
+from stepkeep.operations.continuation.going_on import ContinuationOptions, continue_run, rerun
 from stepkeep.operations.continuation.migrating import migrate
-from stepkeep.operations.continuation.rerun import rerun
 from stepkeep.operations.limits import pauses
 from stepkeep.operations.messages import mailbox
 from stepkeep.operations.people import interventions, people

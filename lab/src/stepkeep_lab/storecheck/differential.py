@@ -29,8 +29,7 @@ from stepkeep.kernel.machine.states import StepState
 from stepkeep.kernel.people.authority import Caller
 from stepkeep.kernel.plan import Plan
 from stepkeep.operations.continuation import going_on, pausing, quarantine
-from stepkeep.operations.continuation.going_on import ContinuationOptions
-from stepkeep.operations.continuation.rerun import rerun
+from stepkeep.operations.continuation.going_on import ContinuationOptions, rerun
 from stepkeep.operations.people import people
 from stepkeep.operations.pipeline import start, workers
 from stepkeep.operations.pipeline.plans import plan_of

@@ -42,7 +42,7 @@ from stepkeep.operations.answers import Answer, says
 from stepkeep.operations.continuation.adopting import refuse_second_owner
 from stepkeep.operations.definitions.publish import find_plan
 from stepkeep.operations.people.live_policies import compiled
-from stepkeep.operations.pipeline.plans import plan_for
+from stepkeep.operations.pipeline.plans import plan_for, plan_of
 from stepkeep.operations.pipeline.start import Started, Starter, StartRequest
 from stepkeep.operations.pipeline.transact import Transactor
 from stepkeep.operations.runs.views import read_snapshot
@@ -378,3 +378,40 @@ async def copies_of(
             raise NotFound(f"an output of run {run_id} is missing ({digest}); rerun the run from its beginning.")
         copies.append(Payload(tenant, new_id, digest, body))
     return tuple(copies)
+
+
+OPERATION = "rerun"
+
+
+async def rerun(
+    transactor: Transactor,
+    starter: Starter,
+    run_id: str,
+    *,
+    caller: Caller,
+    given: bytes | None = None,
+    idempotency_key: str | None = None,
+    scope: str = ANY_CALLER,
+) -> Started:
+    """Start a new run like the old one. The old run stays as it is, because terminal states are never left."""
+    found = await transactor.store.read_run(caller.tenant, validate.run_id(run_id))
+    if found is None:
+        raise NotFound(f"there is no run {run_id}")
+    if found.run.state not in RUN_TERMINAL:
+        raise Conflict(f"run {run_id} is still {found.run.state}; cancel it or wait for its end before a rerun.")
+    return await starter.start(
+        StartRequest(
+            plan=await plan_of(transactor, caller.tenant, run_id),
+            caller=caller,
+            input=(await transactor.payloads.detail(found.details)).input if given is None else given,
+            operation=OPERATION,
+            idempotency_key=idempotency_key,
+            scope=scope,
+            business_key=found.details.business_key,
+            correlation_id=found.details.correlation_id,
+            priority=found.run.priority,
+            rerun_of=run_id,
+            labels=found.details.labels,
+            asked_before=requesters_of(found.details),
+        )
+    )

@@ -24,9 +24,9 @@ from stepkeep.kernel.errors import Conflict, InvalidInput, KeyReused, NotFound, 
 from stepkeep.kernel.people.authority import Caller
 from stepkeep.operations import validate
 from stepkeep.operations.answers import Answer, Moment, Next, says
+from stepkeep.operations.continuation.going_on import rerun
 from stepkeep.operations.continuation.migrating import migrate
 from stepkeep.operations.continuation.pausing import pause_run, read_pause, resume_run
-from stepkeep.operations.continuation.rerun import rerun
 from stepkeep.operations.instants import instant
 from stepkeep.operations.people import people
 from stepkeep.operations.pipeline.start import Starter
