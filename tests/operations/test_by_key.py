@@ -12,7 +12,7 @@ from stepkeep.kernel.errors import Conflict, InvalidInput, KeyReused, NotFound
 from stepkeep.kernel.machine.states import RunState
 from stepkeep.operations.messages import by_key, mailbox
 from stepkeep.operations.messages.by_key import Sent
-from stepkeep.operations.messages.correlation import correlated_run
+from stepkeep.operations.messages.mailbox import correlated_run
 from stepkeep.store.records import RunFilter
 from tests.workbench import SECOND, TENANT, Bench, benches, chain, gate, on, task
 

@@ -18,8 +18,7 @@ from stepkeep.operations import validate
 from stepkeep.operations.access import OPERATE, READ, Scope
 from stepkeep.operations.answers import says
 from stepkeep.operations.messages import mailbox
-from stepkeep.operations.messages.correlation import correlated_run
-from stepkeep.operations.messages.mailbox import DroppedMessages, MessageList
+from stepkeep.operations.messages.mailbox import DroppedMessages, MessageList, correlated_run
 from stepkeep.operations.operation import Limit, Name, group, operation
 from stepkeep.operations.people import people
 from stepkeep.operations.people.people import MessageSent

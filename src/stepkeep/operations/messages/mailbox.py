@@ -9,13 +9,14 @@ from typing import Annotated, Any
 
 import msgspec
 
-from stepkeep.kernel.errors import NotFound, PayloadSealed
+from stepkeep.kernel.errors import Conflict, NotFound, PayloadSealed
+from stepkeep.kernel.machine.states import RUN_TERMINAL, RunState
 from stepkeep.operations import validate
 from stepkeep.operations.answers import Answer, says
 from stepkeep.operations.instants import instant
 from stepkeep.operations.pipeline.transact import Transactor, again_if_contended
 from stepkeep.store.protocol import Store
-from stepkeep.store.records import FIRST_MESSAGE
+from stepkeep.store.records import FIRST_MESSAGE, RunFilter
 from stepkeep.store.rows import MailboxMessage
 
 FORGET_AT_ONCE = 1000
@@ -99,3 +100,23 @@ def _payload(transactor: Transactor, one: MailboxMessage) -> Any:
         return msgspec.json.decode(transactor.payloads.seal.opened(one.payload or b"null"))
     except PayloadSealed:
         return None
+
+
+LIVE = tuple(state for state in RunState if state not in RUN_TERMINAL)
+MOST_NAMED = 20
+
+
+async def correlated_run(store: Store, correlation_id: str, *, tenant: str) -> str:
+    """The id of the only live run with this correlation id; otherwise the sender is told which there are."""
+    wanted = validate.key("the correlation id", correlation_id)
+    which = RunFilter(tenant=tenant, states=LIVE, correlation_id=wanted, limit=MOST_NAMED + 1)
+    found = [record.run.id for record in await store.list_runs(which)]
+    if len(found) == 1:
+        return found[0]
+    if not found:
+        raise NotFound(f"no live run has the correlation id {wanted!r}; a message by correlation id is not kept.")
+    named = ", ".join(found[:MOST_NAMED]) + (", ..." if len(found) > MOST_NAMED else "")
+    raise Conflict(
+        f"{len(found)} live runs have the correlation id {wanted!r}: {named}. Send to one of them by its run id.",
+        {"run_ids": found[:MOST_NAMED]},
+    )
