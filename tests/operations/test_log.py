@@ -28,8 +28,7 @@ from stepkeep.kernel.machine.states import Category
 from stepkeep.kernel.people.authority import Caller
 from stepkeep.operations.logs import log
 from stepkeep.operations.logs.lines import Scribe, encode_line, unfold
-from stepkeep.operations.logs.log import canonical_machines, export_all, export_run, export_worker
-from stepkeep.operations.logs.log_together import export_together
+from stepkeep.operations.logs.log import canonical_machines, export_all, export_run, export_together, export_worker
 from stepkeep.operations.people.people import cancel, decide_gate, send
 from stepkeep.operations.pipeline import workers
 from stepkeep.store.records import RunFilter

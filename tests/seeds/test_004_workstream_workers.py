@@ -23,7 +23,7 @@ from stepkeep.kernel.machine.states import RUN_TERMINAL, StepState, WorkerState
 from stepkeep.kernel.machine.tables import WorkerTrigger
 from stepkeep.kernel.workers import move_worker
 from stepkeep.operations.logs.lines import encode_line
-from stepkeep.operations.logs.log_together import export_together
+from stepkeep.operations.logs.log import export_together
 from stepkeep.operations.pipeline import workers
 from stepkeep.operations.pipeline.expire import sweep
 from stepkeep.worker.executors.command import CommandPolicy

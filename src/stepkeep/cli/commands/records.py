@@ -120,8 +120,7 @@ async def write_log(
 ) -> int:
     """Write the logs of these runs (none named: of all), or one log with their workers; returns how many lines."""
     from stepkeep.operations.logs.lines import written_line
-    from stepkeep.operations.logs.log import export_all, export_run
-    from stepkeep.operations.logs.log_together import export_together
+    from stepkeep.operations.logs.log import export_all, export_run, export_together
     from stepkeep.store.records import RunFilter
 
     count = 0

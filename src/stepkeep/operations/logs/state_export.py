@@ -19,8 +19,7 @@ from stepkeep.kernel.errors import InvalidInput, NotFound, StoreError, Unreadabl
 from stepkeep.operations import validate
 from stepkeep.operations.logs.archive import write_whole
 from stepkeep.operations.logs.lines import written_line
-from stepkeep.operations.logs.log import lines_of
-from stepkeep.operations.logs.log_together import export_together
+from stepkeep.operations.logs.log import export_together, lines_of
 from stepkeep.operations.logs.state_files import (
     CHECKPOINTS,
     CURRENT,

@@ -30,7 +30,7 @@ from stepkeep.kernel.machine.states import RUN_TERMINAL, WORKER_TERMINAL
 from stepkeep.operations.logs.archive import sync_folder, write_whole
 from stepkeep.operations.logs.dialect_lines import DialectScribe, subject_of_run, subject_of_worker
 from stepkeep.operations.logs.lines import unfold, written_line
-from stepkeep.operations.logs.log_together import place_of
+from stepkeep.operations.logs.log import place_of
 from stepkeep.operations.logs.state_files import TRANSITIONS
 from stepkeep.operations.pipeline.plans import plan_for
 from stepkeep.operations.pipeline.readable_states import readable_states
