@@ -16,7 +16,7 @@ from stepkeep.kernel.machine.outcomes import (
     Waiting,
 )
 from stepkeep.kernel.machine.states import Category, ErrorClass
-from stepkeep.operations.remote.proposed_steps import Proposed
+from stepkeep.operations.remote.asked_calls import Proposed
 from stepkeep.operations.remote.work_outcomes import KINDS, outcome_json, outcome_of
 
 OUTCOMES: tuple[Outcome, ...] = (

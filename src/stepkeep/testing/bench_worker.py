@@ -24,7 +24,7 @@ from stepkeep.operations.pipeline import workers
 from stepkeep.operations.pipeline.call_queues import CallQueues
 from stepkeep.operations.pipeline.payloads import MAX_PAYLOAD_BYTES
 from stepkeep.operations.pipeline.transact import Claim, Transactor
-from stepkeep.operations.remote.proposed_steps import Proposed, read_proposed
+from stepkeep.operations.remote.asked_calls import Proposed, read_proposed
 from stepkeep.store.change import Lease
 from stepkeep.testing.replacements import Replacement, Silence
 from stepkeep.worker.attempts import results

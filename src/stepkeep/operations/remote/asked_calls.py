@@ -9,18 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
 from msgspec.json import decode
 from msgspec.structs import replace
 
 from stepkeep.definition.bounds import MAX_CALL_BYTES
+from stepkeep.definition.native.added import AddedStep, complaint, read_added
 from stepkeep.definition.python.calls import ReadCall, read_call, written_call
 from stepkeep.definition.python.registry import Registry
 from stepkeep.definition.run_input import check_input
 from stepkeep.kernel.composition.child_runs import CONTINUE
 from stepkeep.kernel.composition.flows import too_many_calls
 from stepkeep.kernel.definition import Flow
-from stepkeep.kernel.errors import InvalidInput
-from stepkeep.kernel.machine.outcomes import Failed, NewCall, Suspended
+from stepkeep.kernel.errors import DefinitionError, InvalidInput
+from stepkeep.kernel.machine.outcomes import Added, Failed, NewCall, Outcome, Suspended
 from stepkeep.kernel.machine.rows import Grown, Step
 from stepkeep.kernel.machine.states import Category
 from stepkeep.kernel.plan import Plan, PlannedStep, template_of
@@ -111,3 +113,31 @@ def _check_continuing(call: ReadCall, calls: Sequence[ReadCall], plan: Plan, *, 
     if len(calls) > 1 or not is_last:
         raise InvalidInput("a flow continues as new by its last call, when all others have ended.")
     check_input(definition, decode(call.arguments))
+
+
+MAX_COMPLAINT = 2_000
+_decode = msgspec.json.Decoder().decode
+
+
+class Proposed(Outcome, frozen=True, kw_only=True, gc=False):
+    """The handler returned `steps` to add, as JSON of a list, and its own `output`. The kernel never sees it."""
+
+    steps: bytes
+    output: bytes | None = None
+
+
+def read_proposed(
+    proposed: Proposed, plan: Plan, planned: PlannedStep, registry: Registry | None = None
+) -> tuple[Added | Failed, tuple[AddedStep, ...]]:
+    """The report without its new steps, and those; or a failure for good that says what is wrong with them."""
+    owner = planned.name if planned.owner is None else plan.steps[planned.owner].name
+    try:
+        steps = read_added(_decode(proposed.steps), owner, registry)
+    except DefinitionError as error:
+        return refused(proposed, complaint(error)), ()
+    return Added(output=proposed.output, cost=proposed.cost, emit=proposed.emit), steps
+
+
+def refused(proposed: Proposed, said: str) -> Failed:
+    """A failure for good instead of steps that cannot be added. What the handler emitted is dropped with them."""
+    return Failed(category=Category.VALIDATION, error=said[:MAX_COMPLAINT], final=True, cost=proposed.cost)

@@ -39,8 +39,7 @@ from stepkeep.operations.pipeline.codec import SEALED_QUEUE
 from stepkeep.operations.pipeline.expire import sweep_timers
 from stepkeep.operations.pipeline.plans import plan_of
 from stepkeep.operations.pipeline.transact import Claim, Transactor, first_claimed_at
-from stepkeep.operations.remote.asked_calls import AskedCalls, is_long, read_asked
-from stepkeep.operations.remote.proposed_steps import Proposed, read_proposed
+from stepkeep.operations.remote.asked_calls import AskedCalls, Proposed, is_long, read_asked, read_proposed
 from stepkeep.operations.remote.recorded_calls import CallPage
 from stepkeep.operations.remote.services import encode_service, read_service
 from stepkeep.operations.remote.work_state import Held, WorkState

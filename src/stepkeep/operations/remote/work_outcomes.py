@@ -26,8 +26,7 @@ from stepkeep.kernel.machine.outcomes import (
     Waiting,
 )
 from stepkeep.kernel.machine.states import Category, ErrorClass
-from stepkeep.operations.remote.asked_calls import AskedCalls
-from stepkeep.operations.remote.proposed_steps import Proposed
+from stepkeep.operations.remote.asked_calls import AskedCalls, Proposed
 
 KINDS: dict[str, tuple[type[Outcome], dict[str, str]]] = {
     "completed": (Completed, {"output": "output", "token_sha256": "token"}),

@@ -22,8 +22,7 @@ from stepkeep.kernel.machine.outcomes import Added, Completed, Failed, Outcome, 
 from stepkeep.kernel.machine.states import Category
 from stepkeep.operations.pipeline.call_queues import CallQueues
 from stepkeep.operations.pipeline.transact import Claim
-from stepkeep.operations.remote.asked_calls import written_calls
-from stepkeep.operations.remote.proposed_steps import Proposed, read_proposed
+from stepkeep.operations.remote.asked_calls import Proposed, read_proposed, written_calls
 from stepkeep.worker.attempts.claiming import Claiming
 from stepkeep.worker.attempts.executor import EndedJobs, Job, Report
 from stepkeep.worker.attempts.lease_keeper import LeaseKeeper

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from stepkeep.edges.secret_values import Redactor
 from stepkeep.kernel.machine.outcomes import Completed, Failed, Outcome, RulesFailed, Waiting
 from stepkeep.kernel.machine.states import Category
-from stepkeep.operations.remote.proposed_steps import Proposed
+from stepkeep.operations.remote.asked_calls import Proposed
 from stepkeep.worker.attempts.executor import Job
 from stepkeep.worker.attempts.results import FailedWithTraceback
 

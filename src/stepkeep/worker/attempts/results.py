@@ -18,7 +18,7 @@ from stepkeep.edges.safe_text import exception_text, is_a, type_name
 from stepkeep.kernel.errors import InvalidInput
 from stepkeep.kernel.machine.outcomes import Completed, Emitted, Failed, Outcome, Stopped, TimedOut, Waiting
 from stepkeep.kernel.machine.states import Category
-from stepkeep.operations.remote.proposed_steps import Proposed
+from stepkeep.operations.remote.asked_calls import Proposed
 from stepkeep.worker.answers import StepError, Then, WaitFor
 from stepkeep.worker.attempts.classify import failure_of
 from stepkeep.worker.attempts.executor import Job

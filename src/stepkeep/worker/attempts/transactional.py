@@ -18,7 +18,7 @@ from stepkeep.kernel.machine.events import StepReported
 from stepkeep.kernel.machine.outcomes import Completed, Failed, Outcome, Released
 from stepkeep.kernel.machine.states import Category, ErrorClass
 from stepkeep.operations.pipeline.transact import Transactor
-from stepkeep.operations.remote.proposed_steps import Proposed, refused
+from stepkeep.operations.remote.asked_calls import Proposed, refused
 from stepkeep.worker.attempts.classify import failure_of
 from stepkeep.worker.attempts.executor import Job
 from stepkeep.worker.attempts.payloads import storable_text
