@@ -16,7 +16,7 @@ from stepkeep.kernel.machine.rows import Run
 from stepkeep.kernel.machine.states import RUN_TERMINAL, STEP_TERMINAL, OnFailure, Phase, RunState, StepState
 from stepkeep.kernel.machine.tables import RUN, STEP, StepTrigger
 from stepkeep.kernel.plan import Plan
-from stepkeep.operations.remote.journaled_calls import JournaledCalls
+from stepkeep.operations.remote.recorded_calls import JournaledCalls
 from stepkeep_lab.invariants.rows import BEFORE_STOPPING, Rows, hooked, is_open
 from stepkeep_lab.invariants.violation import must
 

@@ -23,7 +23,7 @@ from stepkeep.kernel.machine.states import Phase, StepState
 from stepkeep.kernel.machine.tables import StepTrigger
 from stepkeep.kernel.plan import Plan, PlannedStep
 from stepkeep.operations.logs.lines import Move, opening_line, severity_of, timestamp
-from stepkeep.operations.remote.journaled_calls import JournaledCalls
+from stepkeep.operations.remote.recorded_calls import JournaledCalls
 
 STEPS = ("step", "undo")
 """Kinds of shown arrows that are about a step."""
