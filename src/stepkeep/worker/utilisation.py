@@ -1,4 +1,4 @@
-"""Measures how much of a worker is used: the share of time with work, the slots used on average, and claims.
+"""Measures how much of a worker is used: its load, its lag, the share of time with work, and claims.
 
 It adds up on each change of the held attempts and keeps a few sums per window; nothing is written. The worker publishes
 the result with its heartbeat. Seed 004: "update worker utilization metrics".

@@ -5,8 +5,9 @@ transaction holds locks. So the tree is walked once with sizes in place of value
 costs the product of its texts, loops that build lists the square of their length, and text doubles with every `x + x`.
 It also refuses lists built from maps, whose order CEL changes from one process to the next. Called by `expressions`.
 
-The unit of cost is about a nanosecond. `scripts/expression_costs.py` measures what each function takes and how far the
-estimate lies above it; the weights below are rounded up from that.
+The unit of cost is about a nanosecond. `ExpressionBudget` adds up what compiling all expressions of one definition
+costs. `scripts/expression_costs.py` measures what each function takes and how far the estimate lies above it; the
+weights below are rounded up from that.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Validators that the models of several formats share: keys that must not be empty, and durations within bounds.
+"""Validators that the models of several formats share: of keys, and of the bounds of durations and attempts.
 
 Each raises an error that `complaints` puts into words, with the position in the source. It knows no format. The models
 in `written` of the native format and of the dialects use it.

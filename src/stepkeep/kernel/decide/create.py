@@ -1,6 +1,7 @@
 """Creates a run: its row, all its steps, the first entry of its journal, and optionally its start.
 
-It reads no store and no clock. `operations/pipeline/start.py` and `kernel/decide/create.py` call it.
+A start template is the creation decision of a plan, computed once and copied for each new run with its own ids and
+values. Nothing here reads a store or a clock. `operations/pipeline/start.py` calls it.
 """
 
 from __future__ import annotations

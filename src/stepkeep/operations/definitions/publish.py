@@ -1,5 +1,8 @@
 """Publishes a definition: stores it permanently under its name and version, with the queues of its steps; lists them.
 
+A workflow that it starts as a child is pinned to one published version. A definition that differs from the published
+one only in former defaults of Stepkeep counts as the same.
+
 It changes no run. The engine and `start` call it.
 """
 

@@ -1,4 +1,4 @@
-"""Compares two published versions of a workflow, and says what the change means for runs that are live. Reads only."""
+"""Compares two published versions of a workflow, and says what the change means for live runs. Reads only."""
 
 from __future__ import annotations
 

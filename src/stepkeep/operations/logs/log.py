@@ -2,7 +2,8 @@
 
 It only reads, page by page, so that a long journal is never in memory as a whole. An unfinished run is exported as of
 the time its row was read; later entries are left to the next export. With a dialect, lines use its names and hold only
-what it shows. The command line and the engine call it.
+what it shows. Runs and workers in one log, in the order of time, are
+seed 004's `.state/transitions.jsonl`. The command line and the engine call it.
 """
 
 from __future__ import annotations

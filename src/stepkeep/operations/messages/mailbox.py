@@ -1,6 +1,7 @@
 """The mailbox as operators see it: list what is kept for runs that do not exist yet, drop it, forget what is over.
 
-It delivers nothing: `by_key.py` and `start.py` do. The engine calls it, and workers call `forget` once an hour.
+It delivers nothing: `by_key.py` and `start.py` do. `correlated_run` names the one live run with a
+correlation id. The engine calls it, and workers call `forget` once an hour.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """A run with its people, read without a lock: which people a waiting step asks, and why others may not act on it.
 
 It answers with the checks of the decision itself (`kernel/people/asking.py`) and decides nothing. A case is true for
-the moment of reading. `approvals.py` and `diagnosis.py` call it.
+the moment of reading. `StepPeople` is the answer, and `in_words` tells it. `approvals.py`, `diagnosis.py` and views
+call it.
 """
 
 from __future__ import annotations

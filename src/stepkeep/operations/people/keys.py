@@ -1,7 +1,10 @@
-"""API keys: create, rotate with an overlap, revoke, list. A key has a public id and a secret of 256 random bits.
+"""API keys and sessions: create, rotate with an overlap, revoke, list.
 
-The secret is part of one answer, when the key is made; only its hash is kept. Every key has an owner, which is the
-actor of everything done with it. No caller gets a key that is worth more than its own
+A key has a public id and a secret of 256 random bits. A session of a browser is a key that was opened once; its cookie
+has a secret of its own.
+
+The secret of a key is part of one answer, when the key is made; only its hash is kept. Every key has an owner, which is
+the actor of everything done with it. No caller gets a key that is worth more than its own
 (`kernel.people.authority.hand_out`). The engine's `keys` calls it; sign-in by OIDC makes the key of a session here,
 which has no secret.
 """

@@ -1,7 +1,8 @@
 """The new calls of a flow that runs on a worker without the database, on their way to the kernel.
 
 The worker writes each call in the words of a definition. The service reads it as strictly as a worker with the database
-makes it, and refuses a report with a call that no flow could make. Nothing is stored here. `worker/attempts` writes,
+makes it, and refuses a report with a call that no flow could make. It reads
+the steps that a handler returned in the same way. Nothing is stored here. `worker/attempts` writes,
 `remote_work` reads.
 """
 

@@ -1,8 +1,9 @@
 """Reads the calls of a flow that are on record, with their results: all of them, or in pages for a remote worker.
 
 All pages of one reading show the same moment: a call that ended after the first page was read is shown as open.
-Otherwise a worker could be given a later end without an earlier one, and a replay takes ends in their order. It changes
-nothing. `worker/inputs` and `remote_work` call it.
+Otherwise a worker could be given a later end without an earlier one, and a replay takes ends in their order.
+`JournaledCalls` tells the planned steps of a run from its journal. It changes nothing. `worker/inputs` and
+`remote_work` call it.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
 The span of a run or a step is written when it ends, by the process that commits the end; its id is derived from the
 run's, so that the spans of attempts in other processes can name it as their parent. It never changes a run, and an
-error here is logged and costs a span. Engines make it, `transact` and the worker call it.
+error here is logged and costs a span. A run keeps the trace that it belongs to as its label `traceparent`. Engines make
+it, `transact` and the worker call it.
 """
 
 from __future__ import annotations

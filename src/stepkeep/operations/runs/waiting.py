@@ -1,7 +1,8 @@
 """Waits for runs to settle: all waiters of one process share each poll, and get their results from it.
 
 A notification that names runs triggers a poll of these runs alone. Without one, all waiters are polled, and the pause
-doubles up to its limit. A poll is one statement for the states and one for the outputs of what has settled.
+doubles up to its limit. A poll is one statement for the states and one for the outputs of what has settled
+(`read_results`).
 """
 
 from __future__ import annotations

@@ -4,7 +4,8 @@
 
 Every worker has one and none is a leader: a claim has a lease, and when it ends another relay takes the cursor. Events
 are sent outside of any transaction. Each sink has a number of places, so that a slow one holds up only its own runs.
-It decides nothing about runs. The worker's loop, the simulator and tests call `turn`.
+`RelayPace` says when a relay looks for due cursors. It decides nothing about runs. The worker's loop, the simulator and
+tests call `turn`.
 """
 
 from __future__ import annotations
