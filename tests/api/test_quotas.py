@@ -194,7 +194,7 @@ async def test_a_place_is_kept_if_its_start_is_cut_off_by_its_caller(database_ur
             taken = asyncio.Event()
 
             async def start() -> None:
-                async with engine.quotas.place(engine.access.caller(), "01a1e12c-57d6-75bf-abba-e99e88c4e41f"):
+                async with engine.quotas.reserve(engine.access.caller(), "01a1e12c-57d6-75bf-abba-e99e88c4e41f"):
                     taken.set()
                     await asyncio.Event().wait()
 

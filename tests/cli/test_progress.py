@@ -113,7 +113,7 @@ def test_what_goes_on_stays_on_the_screen_with_a_countdown() -> None:
     moving = Moving(console)
     moving.begin("run r1, demo v1", progress, 0)
     for one in STORY[:6]:
-        moving.tell(progress.take(one))
+        moving.show(progress.take(one))
     scrolled = out.getvalue()
     assert "fetch" in scrolled
     assert "sign-off" not in scrolled, "a wait is not over: it stays below"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from pathlib import Path
 
@@ -37,3 +38,17 @@ def test_no_word_with_several_meanings_is_a_term() -> None:
     words = [word for line in re.findall(r"^\| ([\w ,]+) \|", table, re.MULTILINE) for word in line.split(", ")]
     assert "place" in words
     assert set(words) & set(terms()) == {"lane"}
+
+
+NAMELESS = {"told", "tell", "hear", "place", "places", "asked", "asking", "stir", "borne", "bears", "parcel", "haste"}
+"""Words that say too little to name a module, a function or a class."""
+
+
+def test_no_module_function_or_class_has_a_name_that_says_nothing() -> None:
+    found = []
+    for path in sorted(SOURCES.rglob("*.py")):
+        nodes = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        named = [one for one in nodes if isinstance(one, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)]
+        names = [path.stem, *(one.name for one in named)]
+        found += [f"{path.relative_to(SOURCES)}: {name}" for name in names if name.strip("_").lower() in NAMELESS]
+    assert found == []

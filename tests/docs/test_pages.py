@@ -46,12 +46,9 @@ def test_every_relative_link_in_the_documentation_leads_somewhere() -> None:
     assert broken == []
 
 
-def test_the_page_on_architecture_names_every_package_and_no_other() -> None:
-    said = (ROOT / "docs" / "internals" / "architecture.md").read_text(encoding="utf-8")
-    named = set(re.findall(r"^\| `(\w+)/` \|", said, re.MULTILINE))
-    roots = (ROOT / "src" / "stepkeep", ROOT / "lab" / "src" / "stepkeep_lab")
-    there = {path.parent.name for root in roots for path in root.glob("*/__init__.py")}
-    assert named == there
+def test_the_page_on_architecture_is_what_docstrings_and_contracts_say() -> None:
+    architecture = load("architecture")
+    assert architecture.PAGE.read_text(encoding="utf-8") == architecture.page(), "run python scripts/architecture.py"
 
 
 def test_a_page_that_calls_the_laboratory_says_that_it_needs_a_checkout() -> None:

@@ -67,7 +67,7 @@ async def test_a_log_in_which_one_owner_did_both_is_a_finding(
     """The check at the claim is taken out: the judge and the verifier of a pack find it without the kernel."""
 
     monkeypatch.setattr("stepkeep.kernel.decide.execution.claim_objection", lambda *given: None)
-    monkeypatch.setattr("stepkeep.kernel.people.asking.claim_objection", lambda *given: None)
+    monkeypatch.setattr("stepkeep.kernel.people.may_act.claim_objection", lambda *given: None)
     async with on(database_url) as stage:
         await stage.publish(workflow)
         async with stage.serving(await stage.key()) as client:

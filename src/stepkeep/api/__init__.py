@@ -1,1 +1,4 @@
-"""The HTTP service: one file per resource; a route calls one operation of an engine and has one model."""
+"""The HTTP service: routes derived from rows of operations, and by hand what is no call of one operation.
+
+It decides nothing; each route calls one operation of an engine.
+"""

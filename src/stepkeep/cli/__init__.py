@@ -1,1 +1,1 @@
-"""The command line: an edge that calls operations and prints."""
+"""The command line: calls operations and prints. It decides nothing and writes no SQL."""

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from msgspec import inspect as types
 
+from stepkeep.cli.answering import Words, find_run, print_answer
 from stepkeep.cli.arguments import BY, LARGEST, RUN, arg, opt
-from stepkeep.cli.asking import Words, find_run, print_answer
 from stepkeep.cli.settings import Needs, Settings, with_settings
 
 if TYPE_CHECKING:

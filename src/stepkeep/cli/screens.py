@@ -40,7 +40,7 @@ class Screen:
     def begin(self, title: str, progress: Progress, clock_offset: int) -> None:
         """Show this run from now on; `clock_offset` is how far the database clock is ahead of ours (µs)."""
 
-    def tell(self, told: Sequence[ProgressLine]) -> None: ...
+    def show(self, told: Sequence[ProgressLine]) -> None: ...
 
     def note(self, text: str) -> None: ...
 
@@ -51,7 +51,7 @@ class Lines(Screen):
     def begin(self, title: str, progress: Progress, clock_offset: int) -> None:
         self.note(title)
 
-    def tell(self, told: Sequence[ProgressLine]) -> None:
+    def show(self, told: Sequence[ProgressLine]) -> None:
         for one in told:
             say(one.line())
         if told:
@@ -87,7 +87,7 @@ class Moving(Screen):
         self._title, self._progress, self._offset = title, progress, clock_offset
         self._width = min(WIDEST_NAME, max((len(progress.name_of(no)) for no in range(progress.size)), default=0))
 
-    def tell(self, told: Sequence[ProgressLine]) -> None:
+    def show(self, told: Sequence[ProgressLine]) -> None:
         from stepkeep.cli.render.consoles import Text
 
         for one in told:
@@ -170,9 +170,9 @@ class Unheard(Screen):
         with self._heard():
             self._screen.begin(title, progress, clock_offset)
 
-    def tell(self, told: Sequence[ProgressLine]) -> None:
+    def show(self, told: Sequence[ProgressLine]) -> None:
         with self._heard():
-            self._screen.tell(told)
+            self._screen.show(told)
 
     def note(self, text: str) -> None:
         with self._heard():

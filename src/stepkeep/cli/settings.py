@@ -98,7 +98,7 @@ class Settings(NamedTuple):
     profile: str | None = None
 
     @property
-    def place(self) -> str:
+    def source(self) -> str:
         """Where the runs are, without a password."""
         return self.server or database_url(self.db)
 

@@ -255,7 +255,7 @@ class Follower:
         """Show what was recorded since the last read."""
         while page := await self._pages():
             for sealed in page:
-                self._screen.tell(self._progress.take(open_entry(sealed.body)))
+                self._screen.show(self._progress.take(open_entry(sealed.body)))
 
     async def _look_at_progress(self) -> None:
         """Show how far the handlers of running steps say they are. They say it beside the journal."""
@@ -268,7 +268,7 @@ class Follower:
         steps = await engine.store.read_steps(engine.tenant, self._run_id)
         found = await read_progress(engine.transactor, engine.tenant, self._run_id, steps)
         told = [self._progress.far(no, progress_words(said), at) for no, said in found.items()]
-        self._screen.tell([one for one in told if one is not None])
+        self._screen.show([one for one in told if one is not None])
 
     async def _pages(self) -> list[SealedEntry]:
         return await self._engine.store.read_journal(self._engine.tenant, self._run_id, self._progress.seq)

@@ -1,1 +1,1 @@
-"""The judge: reads exported records and decides whether each transition was legal."""
+"""The judge: decides from exported records alone whether each transition was legal. It imports no kernel."""

@@ -53,13 +53,13 @@ class Digests:
     def check(self, line: Line, say: Say) -> None:
         if line.event == "run_created" and line.detail is not None:
             self._check_origin(line, say)
-        self._hear(line)
+        self._consume(line)
         if line.trigger in GATES and line.about == "step":
             self._check_gate(line, say)
         elif line.digest is not None and not _brings_output(line) and not self._defers:
             say(Code.CONTRADICTION, f"metadata.digest has no place on {quoted(line.trigger)}: it brings no output")
 
-    def _hear(self, line: Line) -> None:
+    def _consume(self, line: Line) -> None:
         """Keep the detail of the present cause, which has the terms of a step that a policy holds."""
         if line.detail is not None:
             self._detail = json.loads(line.detail) if '"policy"' in line.detail else {}

@@ -222,7 +222,7 @@ class Reenactment:
 
     def _check_violation(self, line: Line, say: Say) -> None:
         no = self.contract.numbers.get(str(self.asked.get("step")))
-        place, step = (None, None) if no is None else (self.place(no), self.steps.get(no))
+        place, step = (None, None) if no is None else (self.rule_of(no), self.steps.get(no))
         if place is None or step is None:
             say(Code.CAUSE, f"metadata.detail.step is {quoted(self.asked.get('step'))}, which the run does not have")
             return
@@ -309,7 +309,7 @@ class Reenactment:
     # -- steps -------------------------------------------------------------------------------------------------------
     def step_hop(self, step: Step, line: Line, run_state: str, say: Say) -> None:
         """Check a hop of a step before it is recorded."""
-        place = self.place(line.no)
+        place = self.rule_of(line.no)
         if place is None or place.name != line.step:
             known = "no step" if place is None else f"step {quoted(place.name)}"
             say(Code.DEFINITION, f"{step.title} has number {line.no}, where the definition has {known}")
@@ -380,7 +380,7 @@ class Reenactment:
             deadline = gate.levels[step.level].deadline
             step.gate_due_at = None if deadline is None else line.at + deadline
 
-    def place(self, no: int) -> PlannedRule | None:
+    def rule_of(self, no: int) -> PlannedRule | None:
         """The place of a step; whether the failure of an element is tolerated depends on those before it, and on its
         owner: one that was cancelled with its run tolerates nothing more."""
         place: PlannedRule | None = self.contract.places.get(no)

@@ -234,7 +234,7 @@ class ShownRun:
         """Follow one line; `line` is the same as a canonical one."""
         said = told.raw["metadata"]
         self._in_entry(told, said, say)
-        self._hear(line, say)
+        self._consume(line, say)
         if told.kind in self._ways:
             self._step(told, line, said, say)
         else:
@@ -282,7 +282,7 @@ class ShownRun:
                 said = wrong_field(name, run.get(name), value, "the line before it is the same hop")
                 say(Code.CONTRADICTION, said)
 
-    def _hear(self, line: Line, say: Say) -> None:
+    def _consume(self, line: Line, say: Say) -> None:
         """Read the cause of a line: its detail belongs to every hop that it leads to."""
         cause = line.seq, line.event, line.actor
         is_new = line.detail is not None or self._cause[:3] != cause

@@ -1,1 +1,1 @@
-"""Definitions as people write them, in YAML, JSON or Python, and their translation to the canonical definition."""
+"""What people write, in YAML, JSON or Python, read into the canonical definition. It knows no database."""

@@ -242,7 +242,7 @@ class AsyncStarting(AsyncDefinitions, AsyncReading):
         request = await self._starter.reduced(request)
 
         async def begin(worker: Worker) -> StartedHere:
-            async with self._starter.quotas.place(request.caller, request.run_id) as created:
+            async with self._starter.quotas.reserve(request.caller, request.run_id) as created:
                 begun = await self._starter.start_here(request, worker.first_claimer(), worker.note_unconfirmed)
                 created(begun.started.run_id)
             await retention.require_kept(self.store, begun.started, tenant=self.tenant)

@@ -657,7 +657,7 @@ class People:
             self.open[no].before = self.decided.get(self.name(no), ())
         elif trigger == "escalated" and no in self.open:
             if cause["event"] != "time_came":
-                self.asked(entry, hop, cause, self.open[no], "escalation_requested")
+                self.check_request(entry, hop, cause, self.open[no], "escalation_requested")
             self.open[no].level += 1
             self.open[no].level_at = entry["at"]
         elif cause["event"] == REASSIGNED and no in self.open:
@@ -704,7 +704,7 @@ class People:
 
     def sent_back(self, entry: Doc, hop: Doc, cause: Doc, gate: Opened) -> None:
         """A request for changes: the decisions so far are void."""
-        self.asked(entry, hop, cause, gate, SENT_BACK)
+        self.check_request(entry, hop, cause, gate, SENT_BACK)
         gate.ballots, gate.told, gate.activation = [], [], entry["seq"]
         self.decided[self.name(hop["no"])] = gate.before
 
@@ -720,7 +720,7 @@ class People:
         if not to:
             self.decided[name] = (*self.decided.get(name, ()), names)
 
-    def asked(self, entry: Doc, hop: Doc, cause: Doc, gate: Opened, event: str) -> None:
+    def check_request(self, entry: Doc, hop: Doc, cause: Doc, gate: Opened, event: str) -> None:
         """A request about a gate that does not decide it: its person might decide, and has not."""
         no, detail, person = hop["no"], cause.get("detail") or {}, cause["actor"]
         if cause["event"] != event or detail.get("step") != self.name(no):

@@ -1,1 +1,1 @@
-"""States, tables, plan and `decide`. Pure: no I/O, no clock, no randomness; the same input gives the same decision."""
+"""States, tables, plan and `decide`: from a snapshot and events to a decision. No clock, no randomness, no I/O."""

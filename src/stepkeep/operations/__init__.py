@@ -1,1 +1,1 @@
-"""Everything that can be done to a run, one file each; every change goes through `transact`."""
+"""Everything that can be done to a run. Every change goes through `pipeline/transact.py`; no state is assigned here."""

@@ -1,6 +1,7 @@
-"""Finds a kind of sink by its name: those of this package first, then the entry point group `stepkeep.sinks`.
+"""Finds a kind of sink by its name: the built-in ones first, then the entry point group `stepkeep.sinks`.
 
-A kind is loaded when it is first asked for, because some need a library that is an extra. It opens nothing.
+Message brokers come by entry points, because each needs the library of an extra. A kind is loaded when it is first
+asked for. It opens nothing.
 """
 
 from __future__ import annotations
@@ -24,11 +25,8 @@ BUILT_IN = {
     "webhook": "stepkeep.sinks.webhook",
     "run_webhook": "stepkeep.sinks.run_webhook",
     "triggers": "stepkeep.sinks.triggers",
-    "redis": "stepkeep.sinks.redis",
-    "nats": "stepkeep.sinks.nats",
-    "kafka": "stepkeep.sinks.kafka",
 }
-"""The modules of this package that hold a `KIND`, by its name."""
+"""The modules of this package that hold a `KIND` and need no further library, by its name."""
 
 
 def kind_names() -> tuple[str, ...]:

@@ -1,1 +1,1 @@
-"""Stores rows and decides nothing: one protocol, one folder per database, one statement per SQL file."""
+"""Loads and stores rows and decides nothing: one contract, one folder per database, one statement per SQL file."""

@@ -114,7 +114,7 @@ class IdempotencyKey(msgspec.Struct, frozen=True, kw_only=True):
     scope: str = ANY_CALLER
 
     @property
-    def place(self) -> KeyPlace:
+    def scoped_key(self) -> KeyPlace:
         return self.tenant, self.operation, self.key, self.scope
 
 

@@ -101,7 +101,7 @@ def more_rows(more: More, loaded: Loaded) -> Loads[None]:
             loaded.definitions[definition.id] = definition
     if more.idempotency:
         promises = map(columns.idempotency_from, (yield Ask("load_idempotency_keys", more.idempotency)))
-        loaded.idempotency.update({one.place: one for one in promises})
+        loaded.idempotency.update({one.scoped_key: one for one in promises})
     if more.policies:
         found = yield Ask("load_policies", more.policies)
         loaded.policies.update(dict.fromkeys(more.policies))

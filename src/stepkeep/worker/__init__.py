@@ -1,1 +1,1 @@
-"""Runs user code: claim, lease, execute, classify, report. No other package runs user code."""
+"""Runs user code: claim, lease, execute, classify, report. It changes runs through operations only."""

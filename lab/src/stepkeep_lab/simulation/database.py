@@ -292,7 +292,7 @@ class Session(Owner):
             await take(self, ("run", (new.run.tenant, new.run.id)))
             if new.idempotency is not None:
                 promise = new.idempotency
-                await take(self, ("idempotency", *promise.place))
+                await take(self, ("idempotency", *promise.scoped_key))
             if new.run.business_key is not None:
                 await take(self, ("business", new.run.tenant, new.run.business_key))
         for change in what.runs:

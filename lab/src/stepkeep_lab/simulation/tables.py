@@ -232,7 +232,7 @@ class Tables:
         run, promise = new.run, new.idempotency
         if (run.tenant, run.id) in self.runs:
             raise Contended(MET)
-        if promise is not None and promise.place in self.idempotency:
+        if promise is not None and promise.scoped_key in self.idempotency:
             raise Contended(MET)
         if run.business_key is not None and run.state not in RUN_TERMINAL:
             key = (run.tenant, run.business_key)
@@ -381,7 +381,7 @@ class Tables:
         self.adoptions[key] = new.adoptions
         if new.idempotency is not None:
             promise = new.idempotency
-            self.idempotency[promise.place] = promise
+            self.idempotency[promise.scoped_key] = promise
         if run.business_key is not None and run.state not in RUN_TERMINAL:
             self.business[run.tenant, run.business_key] = run.id
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 from urllib.parse import parse_qs, unquote, urlsplit
 
+from stepkeep.cli.answering import print_value, require_database
 from stepkeep.cli.arguments import arg, opt
-from stepkeep.cli.asking import print_value, require_database
 from stepkeep.cli.command import Commands
 from stepkeep.cli.settings import Needs, Settings
 from stepkeep.edges.safe_text import inert_line

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from msgspec.structs import replace
 
+from stepkeep.cli.answering import of_run, print_answer
 from stepkeep.cli.arguments import By, Text, arg, opt
-from stepkeep.cli.asking import of_run, print_answer
 from stepkeep.cli.command import CommandValues, program
 from stepkeep.cli.render.look import words
 from stepkeep.cli.session import json_value, read_file
@@ -276,7 +276,7 @@ def approvals(found: ApprovalList, asked: CommandValues) -> Iterator[str]:
     """List open gates, oldest run first: what is asked, what is shown, who has decided, and whether you may."""
     if not found.approvals:
         which = " that you may decide" if asked["mine"] else ""
-        yield f"no {'late ' if asked['late'] else ''}gate is open{which} in {asked.settings.place}"
+        yield f"no {'late ' if asked['late'] else ''}gate is open{which} in {asked.settings.source}"
     for gate in found.approvals:
         yield from lines(gate)
     for one in found.unreadable or []:

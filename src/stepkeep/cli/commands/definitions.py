@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from msgspec.structs import replace
 
+from stepkeep.cli.answering import print_answer, print_value, table
 from stepkeep.cli.arguments import Apps, Elsewhere, Text, WrittenAs, arg, opt
-from stepkeep.cli.asking import print_answer, print_value, table
 from stepkeep.cli.command import Commands, CommandValues, program
 from stepkeep.cli.failures import problem_view
 from stepkeep.cli.printer import answer, console, page, quiet_stdout

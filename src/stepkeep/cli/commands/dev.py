@@ -10,8 +10,8 @@ import webbrowser
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+from stepkeep.cli.answering import open_engine
 from stepkeep.cli.arguments import Apps, Capabilities, Concurrency, Threads, opt
-from stepkeep.cli.asking import open_engine
 from stepkeep.cli.command import program
 from stepkeep.cli.commands.serve import PORT, Drain, Grace, Host, LogLevel, Port, refuse_identity, require_server
 from stepkeep.cli.inert_log import install_log, install_tracing

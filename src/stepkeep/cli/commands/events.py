@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+from stepkeep.cli.answering import print_answer, table
 from stepkeep.cli.arguments import Text, Texts, arg, opt
-from stepkeep.cli.asking import print_answer, table
 from stepkeep.cli.command import Commands, CommandValues
 from stepkeep.cli.policies import Policies
 from stepkeep.cli.printer import warn

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+from stepkeep.cli.answering import ask, of_run, print_answer, print_value
 from stepkeep.cli.arguments import Text, Texts, arg, opt
-from stepkeep.cli.asking import ask, of_run, print_answer, print_value
 from stepkeep.cli.command import program
 from stepkeep.cli.settings import Settings
 from stepkeep.kernel.errors import InvalidInput

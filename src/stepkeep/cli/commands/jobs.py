@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
+from stepkeep.cli.answering import print_answer, table
 from stepkeep.cli.arguments import By, OfBusinessKey, OfCorrelationId, OfWorkflow, Text, Texts, arg, opt, run_filter
-from stepkeep.cli.asking import print_answer, table
 from stepkeep.cli.command import Commands, CommandValues
 from stepkeep.cli.settings import Settings
 from stepkeep.kernel.errors import InvalidInput

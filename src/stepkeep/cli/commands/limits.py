@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from msgspec import UNSET
 
+from stepkeep.cli.answering import print_answer, table
 from stepkeep.cli.arguments import By, Text, arg, opt
-from stepkeep.cli.asking import print_answer, table
 from stepkeep.cli.command import Commands, CommandValues, program
 from stepkeep.cli.commands.decide import Reason, decided
 from stepkeep.cli.settings import Needs, Settings

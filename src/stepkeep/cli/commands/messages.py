@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
+from stepkeep.cli.answering import print_answer, table
 from stepkeep.cli.arguments import Apps, By, Input, Text, arg, opt
-from stepkeep.cli.asking import print_answer, table
 from stepkeep.cli.command import Commands, CommandValues, program
 from stepkeep.cli.commands.decide import and_run, stands
 from stepkeep.cli.session import json_value, load_handlers, load_workflow, looks_like_a_file

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
+from stepkeep.cli.answering import ask, print_answer, table
 from stepkeep.cli.arguments import By, Text, arg, moment_of, opt
-from stepkeep.cli.asking import ask, print_answer, table
 from stepkeep.cli.command import Commands, CommandValues, program
 from stepkeep.cli.printer import answer, say
 from stepkeep.cli.settings import Settings

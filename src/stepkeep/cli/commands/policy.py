@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+from stepkeep.cli.answering import Words, print_value
 from stepkeep.cli.arguments import arg
-from stepkeep.cli.asking import Words, print_value
 from stepkeep.cli.command import Commands, CommandValues
 from stepkeep.cli.settings import Needs, Settings
 

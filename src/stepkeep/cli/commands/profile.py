@@ -8,8 +8,8 @@ from typing import Annotated, Any
 
 from msgspec.structs import replace
 
+from stepkeep.cli.answering import print_value, read_key, service_address, table
 from stepkeep.cli.arguments import Text, arg, opt
-from stepkeep.cli.asking import print_value, read_key, service_address, table
 from stepkeep.cli.command import Commands
 from stepkeep.cli.profiles import Profile, complete_profile, profiles_file, read_profiles, write_profiles
 from stepkeep.cli.settings import Needs, Settings

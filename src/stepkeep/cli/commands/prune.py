@@ -6,8 +6,8 @@ import sys
 import time
 from typing import TYPE_CHECKING, Annotated, Any
 
+from stepkeep.cli.answering import ask, print_value
 from stepkeep.cli.arguments import LARGEST, Text, opt
-from stepkeep.cli.asking import ask, print_value
 from stepkeep.cli.command import program
 from stepkeep.cli.printer import warn
 from stepkeep.cli.settings import Needs, Settings

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, BinaryIO, cast
 
+from stepkeep.cli.answering import find_run, open_engine, print_value
 from stepkeep.cli.arguments import ArchiveRoot, As, Text, Texts, arg, finite, opt
-from stepkeep.cli.asking import find_run, open_engine, print_value
 from stepkeep.cli.command import Commands, program
 from stepkeep.cli.printer import binary_output, say
 from stepkeep.cli.settings import Needs, Settings

@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
+from stepkeep.cli.answering import find_run, open_engine, print_answer
 from stepkeep.cli.arguments import (
     Apps,
     By,
@@ -23,7 +24,6 @@ from stepkeep.cli.arguments import (
     arg,
     opt,
 )
-from stepkeep.cli.asking import find_run, open_engine, print_answer
 from stepkeep.cli.command import program
 from stepkeep.cli.policies import Policies
 from stepkeep.cli.printer import answer, console, quiet_stdout, warn

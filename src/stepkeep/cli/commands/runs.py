@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from msgspec import UNSET
 from msgspec.structs import replace
 
+from stepkeep.cli.answering import find_run, of_run, open_engine, print_answer, print_value, table
 from stepkeep.cli.arguments import (
     As,
     By,
@@ -21,7 +22,6 @@ from stepkeep.cli.arguments import (
     opt,
     run_filter,
 )
-from stepkeep.cli.asking import find_run, of_run, open_engine, print_answer, print_value, table
 from stepkeep.cli.command import program
 from stepkeep.cli.printer import console
 from stepkeep.cli.settings import Settings
@@ -103,7 +103,7 @@ def _in_words(settings: Settings, filters: dict[str, Any], limit: int, before: s
 
 def _none(settings: Settings, filtered: object, unreadable: Sequence[object]) -> str:
     which = "readable runs" if unreadable else "such runs" if filtered else "runs"
-    return f"no {which} in {settings.place}"
+    return f"no {which} in {settings.source}"
 
 
 def _looked_at(part: LookedAt) -> str:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Annotated
 
+from stepkeep.cli.answering import open_engine
 from stepkeep.cli.arguments import Text, finite, opt
-from stepkeep.cli.asking import open_engine
 from stepkeep.cli.command import program
 from stepkeep.cli.inert_log import install_log, install_tracing
 from stepkeep.cli.printer import answer, say, warn

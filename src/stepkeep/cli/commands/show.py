@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from msgspec.structs import replace
 
+from stepkeep.cli.answering import ask, find_run, of_run, open_engine, print_answer, print_value
 from stepkeep.cli.arguments import As, RunId, Text, arg, finite, moment_of, opt
-from stepkeep.cli.asking import ask, find_run, of_run, open_engine, print_answer, print_value
 from stepkeep.cli.command import CommandValues, program
 from stepkeep.cli.commands.runs import set_aside
 from stepkeep.cli.printer import answer, console, say, warn

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Annotated
 
 from msgspec.structs import replace
 
+from stepkeep.cli.answering import open_engine
 from stepkeep.cli.arguments import Apps, Input, Texts, WrittenAs, arg, opt
-from stepkeep.cli.asking import open_engine
 from stepkeep.cli.command import program
 from stepkeep.cli.printer import answer, console, quiet_stdout, say
 from stepkeep.cli.session import DEFINITION_FILES, is_python, json_value, load_definition, load_handlers

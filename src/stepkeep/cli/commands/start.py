@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any
 
+from stepkeep.cli.answering import ask, of_run
 from stepkeep.cli.arguments import (
     Apps,
     By,
@@ -18,7 +19,6 @@ from stepkeep.cli.arguments import (
     moment_of,
     opt,
 )
-from stepkeep.cli.asking import ask, of_run
 from stepkeep.cli.command import program
 from stepkeep.cli.printer import answer, say, warn
 from stepkeep.cli.session import json_value, load_handlers, load_workflow, looks_like_a_file, published_version

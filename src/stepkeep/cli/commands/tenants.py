@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+from stepkeep.cli.answering import ask, print_answer, print_value, table
 from stepkeep.cli.arguments import By, Text, Texts, arg, moment_of, opt
-from stepkeep.cli.asking import ask, print_answer, print_value, table
 from stepkeep.cli.command import Commands, CommandValues
 from stepkeep.cli.settings import Settings
 from stepkeep.kernel.errors import InvalidInput

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Annotated, Any
 
+from stepkeep.cli.answering import ask, open_engine, print_value, read_key
 from stepkeep.cli.arguments import Text, Texts, arg, opt
-from stepkeep.cli.asking import ask, open_engine, print_value, read_key
 from stepkeep.cli.command import program
 from stepkeep.cli.inert_log import install_log
 from stepkeep.cli.printer import answer, say, warn

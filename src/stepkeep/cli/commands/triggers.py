@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
+from stepkeep.cli.answering import Words, print_answer, table
 from stepkeep.cli.arguments import By, Text, Texts, arg, moment_of, opt
-from stepkeep.cli.asking import Words, print_answer, table
 from stepkeep.cli.command import Commands, CommandValues, program
 from stepkeep.cli.printer import say
 from stepkeep.cli.session import json_value

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
+from stepkeep.cli.answering import SHORTEST_ID, find_run, of_run, print_answer
 from stepkeep.cli.arguments import LARGEST, By, Text, arg, opt
-from stepkeep.cli.asking import SHORTEST_ID, find_run, of_run, print_answer
 from stepkeep.cli.command import program
 from stepkeep.cli.settings import Settings
 from stepkeep.definition.bounds import MAX_VERSION

@@ -9,8 +9,8 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, context
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+from stepkeep.cli.answering import open_engine, read_key, required_key, service_address
 from stepkeep.cli.arguments import Apps, ArchiveRoot, Capabilities, Concurrency, Text, Texts, Threads, finite, opt
-from stepkeep.cli.asking import open_engine, read_key, required_key, service_address
 from stepkeep.cli.command import program
 from stepkeep.cli.commands.serve import MetricsHost, MetricsPort
 from stepkeep.cli.inert_log import install_log, install_tracing

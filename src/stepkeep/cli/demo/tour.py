@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from stepkeep.cli.asking import open_engine
+from stepkeep.cli.answering import open_engine
 from stepkeep.cli.commands.records import judge, write_log
 from stepkeep.cli.demo import acts
 from stepkeep.cli.demo.acts import Stage

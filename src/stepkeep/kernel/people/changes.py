@@ -24,7 +24,6 @@ from stepkeep.kernel.machine.events import ChangesRequested, EscalationRequested
 from stepkeep.kernel.machine.rows import Changes, Gate, Note, Opening, Step, is_exhausted
 from stepkeep.kernel.machine.states import Category, StepState
 from stepkeep.kernel.machine.tables import StepTrigger
-from stepkeep.kernel.people.asking import refusal_in
 from stepkeep.kernel.people.authority import Caller
 from stepkeep.kernel.people.eligibility import duties_of
 from stepkeep.kernel.people.gates import (
@@ -36,6 +35,7 @@ from stepkeep.kernel.people.gates import (
     open_levels,
     opening_of,
 )
+from stepkeep.kernel.people.may_act import refusal_in
 from stepkeep.kernel.people.persons import StepRecord
 from stepkeep.kernel.people.votes import (
     Chosen,

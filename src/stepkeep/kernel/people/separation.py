@@ -62,7 +62,7 @@ class Act(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     is_service: bool = False
 
     @property
-    def place(self) -> str:
+    def named_step(self) -> str:
         """The step by which the definition names it."""
         return self.within or self.step
 
@@ -151,22 +151,22 @@ def _excluded(rule: Excluded, act: Act, duties: Duties) -> str | None:
 
 
 def _distinct(rule: Distinct, act: Act, duties: Duties) -> str | None:
-    if act.place not in rule.gates:
+    if act.named_step not in rule.gates:
         return None
     return _one_of(act, {gate: duties.decided.get(gate, NOBODY) for gate in rule.gates}, "decided", duties.many)
 
 
 def _incompatible(rule: Incompatible, act: Act, duties: Duties) -> str | None:
-    if act.place not in rule.steps:
+    if act.named_step not in rule.steps:
         return None
     return _one_of(act, {step: duties.done_on(step) for step in rule.steps}, "acted on", duties.many)
 
 
 def _one_of(act: Act, done: Names, did: str, many: frozenset[str]) -> str | None:
     for step, names in done.items():
-        if step != act.place and step in many:
+        if step != act.named_step and step in many:
             return f"any person may have {did} {step}: {MANY}"
-        if step != act.place and (both := same_names(act.names, names)):
+        if step != act.named_step and (both := same_names(act.names, names)):
             return f"{both[0]} {did} {step}"
     return None
 
@@ -178,13 +178,13 @@ def _four_eyes(rule: FourEyes, act: Act, duties: Duties) -> str | None:
     """Only the act that settles the last of the gates can be one pair of eyes too few. Gates that no person decided,
     because they were skipped, do not count. Two decisions are those of two people if they share no name: a delegate
     and the delegator are one pair of eyes, and so is one delegate of two."""
-    if act.place not in rule.gates:
+    if act.named_step not in rule.gates:
         return None
     if act.is_service:
         return f"{min(act.names)} is a service, and {', '.join(rule.gates)} take people"
     if not act.settles:
         return None
-    others = [gate for gate in rule.gates if gate != act.place]
+    others = [gate for gate in rule.gates if gate != act.named_step]
     if duties.unsettled.intersection(others):
         return None
     before = [names for gate in rule.gates for names in duties.decisions_on(gate)]
@@ -196,7 +196,9 @@ def _four_eyes(rule: FourEyes, act: Act, duties: Duties) -> str | None:
 
 
 def _requires_role(rule: RequiresRole, act: Act, duties: Duties) -> str | None:
-    return f"{act.step} takes the role {rule.role}" if act.place == rule.step and rule.role not in act.roles else None
+    return (
+        f"{act.step} takes the role {rule.role}" if act.named_step == rule.step and rule.role not in act.roles else None
+    )
 
 
 CHECKS: Mapping[type, tuple[str, Callable[[Any, Act, Duties], str | None]]] = {

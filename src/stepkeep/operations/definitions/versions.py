@@ -50,16 +50,16 @@ def differences(old: Definition, new: Definition) -> list[str]:
     """The places that differ, as `steps.label.timeout: 30s → 1m`; the version itself does not count."""
     found = [
         f"{place}: {was} → {now}"
-        for place, was, now in places("", _plain(old), _plain(new))
+        for place, was, now in differing_paths("", _plain(old), _plain(new))
         if place not in ("version", "order") and not place.endswith(".order")
     ]
     return found if len(found) <= MOST else [*found[:MOST], f"and {len(found) - MOST} more"]
 
 
-def places(field: str, old: Any, new: Any) -> list[Place]:
+def differing_paths(field: str, old: Any, new: Any) -> list[Place]:
     """Every place at which two values of a field differ, in parts as small as possible.
 
-    >>> places("retry", {"max_attempts": 3, "max": 30_000_000}, {"max_attempts": 3, "max": 60_000_000})
+    >>> differing_paths("retry", {"max_attempts": 3, "max": 30_000_000}, {"max_attempts": 3, "max": 60_000_000})
     [('retry.max', '30s', '1m')]
     """
     found = _differ((field,) if field else (), old, new)
@@ -219,7 +219,10 @@ async def compare_versions(
 
 def _with_places(one: Difference) -> FieldDifference:
     """A difference: both values as they are stored, and as texts where they differ."""
-    told = [PlaceDifference(place=place, old=old, new=new) for place, old, new in places(one.field, one.old, one.new)]
+    told = [
+        PlaceDifference(place=place, old=old, new=new)
+        for place, old, new in differing_paths(one.field, one.old, one.new)
+    ]
     values = {name: value for name, value in structs.asdict(one).items() if value is not None}
     return FieldDifference(**values, places=told)
 

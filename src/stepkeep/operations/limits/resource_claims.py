@@ -19,7 +19,7 @@ from stepkeep.kernel.definition import Amount
 from stepkeep.kernel.errors import NotAllowed
 from stepkeep.kernel.machine.events import Event, ResourceGrant, StepClaimed
 from stepkeep.kernel.machine.rows import Run, Step
-from stepkeep.kernel.people.asking import ruled_out
+from stepkeep.kernel.people.may_act import ruled_out
 from stepkeep.kernel.plan import Plan, PlannedStep
 from stepkeep.operations.pipeline.batch import Answer, DecisionBatch
 from stepkeep.operations.pipeline.plans import PlanCache

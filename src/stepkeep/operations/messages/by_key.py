@@ -159,7 +159,7 @@ class KeySender:
         if new is None or new.caller.key is None:
             return await self._lane.put(sending)
         try:
-            async with self._starter.quotas.place(new.caller, new.run_id) as created:
+            async with self._starter.quotas.reserve(new.caller, new.run_id) as created:
                 sent = await self._lane.put(sending)
                 created(sent.run_id or "")
                 return sent

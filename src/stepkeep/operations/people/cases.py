@@ -1,6 +1,6 @@
 """A run with its people, read without a lock: which people a waiting step asks, and why others may not act on it.
 
-It answers with the checks of the decision itself (`kernel/people/asking.py`) and decides nothing. A case is true for
+It answers with the checks of the decision itself (`kernel/people/may_act.py`) and decides nothing. A case is true for
 the moment of reading. `StepPeople` is the answer, and `in_words` tells it. `approvals.py`, `diagnosis.py` and views
 call it.
 """
@@ -20,10 +20,10 @@ from stepkeep.kernel.definition import Approval, Level
 from stepkeep.kernel.errors import Conflict, NotAllowed
 from stepkeep.kernel.machine.rows import Opening, Step, is_exhausted
 from stepkeep.kernel.machine.states import StepState
-from stepkeep.kernel.people.asking import refusal_of, ruled_out
 from stepkeep.kernel.people.authority import Authority, Caller, MembershipKind
 from stepkeep.kernel.people.eligibility import wanted
 from stepkeep.kernel.people.gates import gate_terms, open_levels
+from stepkeep.kernel.people.may_act import refusal_of, ruled_out
 from stepkeep.kernel.people.persons import persons_in
 from stepkeep.kernel.people.separation import Objection
 from stepkeep.kernel.people.votes import ballot_record

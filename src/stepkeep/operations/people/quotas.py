@@ -202,7 +202,7 @@ class QuotaKeeper:
         return use
 
     @asynccontextmanager
-    async def place(self, caller: Caller, run_id: str) -> AsyncIterator[Callable[[str], None]]:
+    async def reserve(self, caller: Caller, run_id: str) -> AsyncIterator[Callable[[str], None]]:
         """A place for a run while it is created. Tell the id of the run that there is now: if it is another one, or
         none is told, the place is given back."""
         tenant, scopes = caller.tenant, await self._scopes(caller)

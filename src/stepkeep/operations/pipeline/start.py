@@ -280,7 +280,7 @@ class Starter:
         if request.caller.key is None:
             return await self._lane.put(request)
         try:
-            async with self.quotas.place(request.caller, request.run_id) as created:
+            async with self.quotas.reserve(request.caller, request.run_id) as created:
                 started = await self._lane.put(request)
                 created(started.run_id)
                 return started
@@ -678,7 +678,7 @@ class Starting:
         if request.payload is not None:
             self.write.payloads.append(request.payload)
         if key is not None:
-            self._made[key.place] = key
+            self._made[key.scoped_key] = key
         if place is not None and created.run.state not in RUN_TERMINAL:
             self._held[place] = request.run_id
         return Started(request.run_id, created=True)

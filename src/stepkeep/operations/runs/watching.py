@@ -42,7 +42,7 @@ class Watched:
                 return False
         return True
 
-    def tell(self, seq: int | None) -> None:
+    def report_last(self, seq: int | None) -> None:
         """Note the last entry of the run; None if there is no such run any more."""
         if seq is None:
             self.is_gone = True
@@ -118,4 +118,4 @@ class JournalWatch:
             damaged = {(problem.tenant, problem.run_id) for problem in unreadable}
             for key in keys:
                 if key not in damaged and (one := self._watched.get(key)) is not None:
-                    one.tell(found[key].seq if key in found else None)
+                    one.report_last(found[key].seq if key in found else None)

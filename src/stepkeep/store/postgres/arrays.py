@@ -99,7 +99,7 @@ class Bytes:
         self._parts: list[bytes] = []
         self._end = 1
 
-    def place(self, values: Sequence[bytes | None]) -> tuple[str | None, str | None]:
+    def add(self, values: Sequence[bytes | None]) -> tuple[str | None, str | None]:
         """Two array literals: the offset of each value, counted from 1, and its length (null if it is missing)."""
         if values.count(None) == len(values):
             return (None, None)

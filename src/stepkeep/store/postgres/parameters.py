@@ -90,7 +90,7 @@ def arrays_of(rows: Sequence[msgspec.Struct], blob: Bytes) -> list[Any]:
     made: list[Any] = []
     for column in columns_of(type(rows[0])):
         values = [getattr(row, column.name) for row in rows]
-        made += blob.place(values) if column.kind is Kind.BYTES else (ARRAYS[column.kind](values),)
+        made += blob.add(values) if column.kind is Kind.BYTES else (ARRAYS[column.kind](values),)
     return made
 
 
