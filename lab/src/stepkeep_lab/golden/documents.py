@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import re
 import json
 import tempfile
 from collections.abc import Callable, Iterator
@@ -159,11 +160,15 @@ def _named(name: str, found: Any) -> Iterator[str]:
                 yield from (f"      {line}" for line in (inspect.getdoc(value) or "").splitlines())
 
 
+WHERE = re.compile(r"\bstepkeep(?:\.[a-z_]+)+\.")
+"""The module of a type, which is no part of what users may rely on."""
+
+
 def _signature(found: Any) -> str:
     if isinstance(found, property):
         return f": {inspect.signature(found.fget).return_annotation}" if found.fget is not None else ""
     try:
-        return str(inspect.signature(found))
+        return WHERE.sub("", str(inspect.signature(found)))
     except (TypeError, ValueError):
         return ""
 
