@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import re
 import json
+import re
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
