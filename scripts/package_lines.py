@@ -1,7 +1,4 @@
-"""Print the table of packages in docs/internals/architecture.md: lines of Python before the refactoring and now.
-
-Run `python scripts/package_lines.py` in a clone with its history, and paste what it prints. It only reads.
-"""
+"""Print lines of Python by package, at the commit `BEFORE` and now. It only reads, in a clone with its history."""
 
 from __future__ import annotations
 
