@@ -22,8 +22,8 @@ This page is made by `python scripts/architecture.py` from the docstrings of pac
 `python scripts/package_lines.py` counts lines.
 
 Two distributions are built here: the product `stepkeep` (`src/stepkeep/`), and the laboratory `stepkeep_lab`
-(`lab/src/stepkeep_lab/`), which tests and measures the product and is never part of its wheel. `src/stepkeep/ui/` has the
-web pages: ES modules and CSS without a build, over the HTTP API alone.
+(`lab/src/stepkeep_lab/`), which tests and measures the product and is never part of its wheel.
+`src/stepkeep/ui/` has the web pages: ES modules and CSS without a build, over the HTTP API alone.
 """
 LAYERS = "\nA package imports only packages below its line. Packages on one line do not import each other.\n"
 
