@@ -169,7 +169,7 @@ def test_a_file_whose_handlers_are_not_known_is_refused_by_every_way_that_has_de
 
 
 def test_a_client_hands_on_the_advice_of_the_service(database_url: str, caplog: pytest.LogCaptureFixture) -> None:
-    advice._tell.cache_clear()  # each piece of advice is logged once by a process
+    advice._warn_once.cache_clear()  # each piece of advice is logged once by a process
     saga = sk.Workflow("nothing-to-undo", on_failure="compensate")
     saga.step("pay", "saga.elsewhere", inputs={})
     with (

@@ -195,7 +195,7 @@ BUGS: dict[Mutant, Way] = {
         (
             "scope-ignored",
             "an idempotency key is kept for every caller",
-            "operations.start:_idempotency",
+            "operations.pipeline.start:_idempotency",
             "scope=request.scope",
             "scope=ANY_CALLER",
             start,
@@ -203,7 +203,7 @@ BUGS: dict[Mutant, Way] = {
         (
             "scope-left-out",
             "a continuation uses the idempotency keys of every caller",
-            "operations.going_on:go_on",
+            "operations.continuation.going_on:continue_run",
             "scope=scope",
             "scope=ANY_CALLER",
             retry,
@@ -211,7 +211,7 @@ BUGS: dict[Mutant, Way] = {
         (
             "scope-of-jobs-ignored",
             "the idempotency key of a job is kept for every caller",
-            "operations.jobs:add_job",
+            "operations.continuation.jobs:add_job",
             "scope=scope,",
             "scope=ANY_CALLER,",
             job,
@@ -219,7 +219,7 @@ BUGS: dict[Mutant, Way] = {
         (
             "line-forgotten",
             "a key that replaces another begins a line of its own",
-            "operations.keys:rotate_key",
+            "operations.people.keys:rotate_key",
             "lineage=old.line",
             "lineage=None",
             start,
@@ -227,7 +227,7 @@ BUGS: dict[Mutant, Way] = {
         (
             "session-alone",
             "each session of a person has idempotency keys of its own",
-            "operations.keys:_made",
+            "operations.people.keys:_made",
             'lineage=f"sessions of {owner}" if secret is None else None',
             "lineage=None",
             start,

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from stepkeep.cli import asking
+from stepkeep.cli import answering
 from stepkeep.cli.failures import failure_of
 from stepkeep.cli.main import app, main
 from stepkeep.kernel.errors import (
@@ -191,7 +191,7 @@ def test_the_unexpected_is_one_line_and_a_hint_and_a_traceback_only_when_asked(
     def burst() -> str:
         raise RuntimeError("burst")
 
-    monkeypatch.setattr(asking, "actor", burst)
+    monkeypatch.setattr(answering, "actor", burst)
     assert main(["runs"]) == 1
     brief = capsys.readouterr().err
     assert brief.startswith("error: RuntimeError: burst\n")

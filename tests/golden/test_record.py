@@ -14,14 +14,14 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
-from stepkeep.kernel.journal import Entry, SealedEntry, chain, seal
 
 import stepkeep
 import stepkeep_lab
 from stepkeep.api.app import describe
 from stepkeep.cli.main import app
-from stepkeep.kernel import draft
+from stepkeep.kernel.decide import draft
 from stepkeep.kernel.errors import InvalidInput, NotFound
+from stepkeep.kernel.machine.journal import Entry, SealedEntry, chain, seal
 from stepkeep_lab.golden import documents, lives, record, statements
 from stepkeep_lab.simulation.mutation import Edit, Mutant, planted
 

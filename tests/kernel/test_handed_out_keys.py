@@ -81,5 +81,8 @@ BUGS = {
 
 @pytest.mark.parametrize("name", BUGS)
 def test_a_planted_bug_is_found(name: str) -> None:
-    with planted(Mutant(name, name, (Edit("kernel.authority:hand_out", *BUGS[name]),))), pytest.raises(AssertionError):
+    with (
+        planted(Mutant(name, name, (Edit("kernel.people.authority:hand_out", *BUGS[name]),))),
+        pytest.raises(AssertionError),
+    ):
         test_a_key_is_handed_out_by_keys_that_are_worth_as_much()

@@ -120,12 +120,12 @@ def _cancelled_claims_leave_no_attempt(patch: Patch) -> None:
 
 
 def _joins_open_at_the_first_arrival(patch: Patch) -> None:
-    tell = progress._tell
+    tell = progress._update_dependent
 
     def first(draft: Draft, step: Step, *news: Any) -> Any:
         return tell(draft, replace(step, unmet=1), *news)
 
-    patch.setattr(progress, "_tell", first)
+    patch.setattr(progress, "_update_dependent", first)
 
 
 def _gates_are_decided_again(patch: Patch) -> None:

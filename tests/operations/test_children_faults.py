@@ -140,7 +140,7 @@ def _ends_are_not_noted(patch: pytest.MonkeyPatch) -> None:
 
 
 def _parents_are_told_after_the_link_is_closed(patch: pytest.MonkeyPatch) -> None:
-    real = ChildSweep._tell
+    real = ChildSweep._report_end
 
     async def tell(self: ChildSweep, child: Child) -> None:
         assert child.todo is not None
@@ -149,7 +149,7 @@ def _parents_are_told_after_the_link_is_closed(patch: pytest.MonkeyPatch) -> Non
             return
         await real(self, child)
 
-    patch.setattr(ChildSweep, "_tell", tell)
+    patch.setattr(ChildSweep, "_report_end", tell)
 
 
 BUGS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {

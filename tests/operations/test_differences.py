@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from stepkeep.kernel import definition as kernel
-from stepkeep.operations.definitions.versions import DURATIONS, FREE, LONGEST, places
+from stepkeep.operations.definitions.versions import DURATIONS, FREE, LONGEST, differing_paths
 
 COUNTS = frozenset(
     {
@@ -61,14 +61,14 @@ def test_every_whole_number_of_a_definition_is_a_duration_a_count_or_a_moment() 
     ],
 )
 def test_a_difference_is_told_where_it_is(field: str, old: Any, new: Any, told: list[tuple[str, str, str]]) -> None:
-    assert places(field, old, new) == told
+    assert differing_paths(field, old, new) == told
 
 
 def test_of_long_texts_the_part_that_differs_is_told() -> None:
     same = "x" * 500
-    [(_, old, new)] = places("description", f"{same}old{same}", f"{same}new{same}")
+    [(_, old, new)] = differing_paths("description", f"{same}old{same}", f"{same}new{same}")
     assert "old" in old
     assert "new" in new
     assert max(len(old), len(new)) <= LONGEST + 1
-    [(_, old, new)] = places("description", same, f"{same}!")
+    [(_, old, new)] = differing_paths("description", same, f"{same}!")
     assert old != new

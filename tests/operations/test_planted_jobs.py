@@ -261,7 +261,7 @@ BUGS: tuple[tuple[str, Mutant], ...] = (
         _bug(
             "rerun-twice",
             "a batch that is done again runs its runs again, too",
-            "operations.jobs:JobSweep._rerun",
+            "operations.continuation.jobs:JobSweep._rerun",
             'idempotency_key=f"job:{job.id}:{row.run_id}"',
             "idempotency_key=None",
         ),
@@ -271,7 +271,7 @@ BUGS: tuple[tuple[str, Mutant], ...] = (
         _bug(
             "own-cancel-forgotten",
             "a job does not know its own cancel after its batch was cut off",
-            "operations.jobs:JobSweep._cancel",
+            "operations.continuation.jobs:JobSweep._cancel",
             '(found.run.error or "").endswith(mark)',
             "False",
         ),
@@ -281,7 +281,7 @@ BUGS: tuple[tuple[str, Mutant], ...] = (
         _bug(
             "ends-early",
             "a job ends after its first batch",
-            "operations.jobs:JobSweep.carry_out",
+            "operations.continuation.jobs:JobSweep.carry_out",
             "is_last = len(waiting) < BATCH",
             "is_last = len(waiting) <= BATCH",
         ),
@@ -291,7 +291,7 @@ BUGS: tuple[tuple[str, Mutant], ...] = (
         _bug(
             "away-is-refused",
             "a store that is away is recorded as the refusal of a run",
-            "operations.jobs:JobSweep._act",
+            "operations.continuation.jobs:JobSweep._act",
             "except StoreError:",
             "except ZeroDivisionError:",
         ),
@@ -301,7 +301,7 @@ BUGS: tuple[tuple[str, Mutant], ...] = (
         _bug(
             "lease-kept",
             "a job that is given back stays leased for an hour",
-            "operations.jobs:JobSweep.carry_out",
+            "operations.continuation.jobs:JobSweep.carry_out",
             "lease = LEASE_US if turn < batches - 1 else 0",
             "lease = 3_600_000_000",
         ),
@@ -321,7 +321,7 @@ BUGS: tuple[tuple[str, Mutant], ...] = (
         _bug(
             "lost-answer-frees",
             "a start whose answer was lost gives its place back, although there is a run",
-            "operations.quotas:QuotaKeeper.place",
+            "operations.people.quotas:QuotaKeeper.reserve",
             "made.append(run_id)  # it may have been created: the next start looks",
             "pass",
         ),
@@ -331,7 +331,7 @@ BUGS: tuple[tuple[str, Mutant], ...] = (
         _bug(
             "away-frees",
             "a start whose answer was lost, and after which the store is away, gives its place back",
-            "operations.start:Starter._start_together",
+            "operations.pipeline.start:Starter._start_together",
             "if again:",
             "if again and False:",
         ),
@@ -341,7 +341,7 @@ BUGS: tuple[tuple[str, Mutant], ...] = (
         _bug(
             "replay-keeps-place",
             "a start that returns an earlier run keeps the place that it took",
-            "operations.quotas:QuotaKeeper.place",
+            "operations.people.quotas:QuotaKeeper.reserve",
             "if scopes and made != [run_id]:",
             "if scopes and not made:",
         ),

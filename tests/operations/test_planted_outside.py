@@ -65,7 +65,7 @@ BUGS: tuple[tuple[Mutant, Hunter], ...] = (
         _bug(
             "delivery-twice",
             "each arrival of a delivery has an id of its own",
-            "definition.hooks:receive",
+            "definition.native.hooks:receive",
             "once = f\"hook:{hook.hook}:",
             "once = f\"hook:{hook.hook}:{__import__('uuid').uuid4()}:",
         ),
@@ -75,7 +75,7 @@ BUGS: tuple[tuple[Mutant, Hunter], ...] = (
         _bug(
             "one-secret",
             "only the newest secret of a hook verifies",
-            "operations.hooks:decide_delivery",
+            "operations.messages.hooks:decide_delivery",
             "for one in hook.secrets]",
             "for one in hook.secrets[:1]]",
         ),
@@ -85,7 +85,7 @@ BUGS: tuple[tuple[Mutant, Hunter], ...] = (
         _bug(
             "live-archived",
             "a run is archived before it has ended",
-            "operations.run_archive:archive_run",
+            "operations.logs.run_archive:archive_run",
             "if run.state not in RUN_TERMINAL:",
             "if False:",
         ),
@@ -95,7 +95,7 @@ BUGS: tuple[tuple[Mutant, Hunter], ...] = (
         _bug(
             "any-ending-archived",
             "runs are archived whose ending the workflow does not name",
-            "operations.run_archive:ArchiveSweeper._of",
+            "operations.logs.run_archive:ArchiveSweeper._of",
             " or status.state not in policy.on",
             "",
         ),
@@ -106,9 +106,9 @@ BUGS: tuple[tuple[Mutant, Hunter], ...] = (
             "floor-above-live",
             "a sweep notes that it has seen all, although a run is alive that it must archive later",
             (
-                Edit("operations.run_archive:ArchiveSweeper._new_floor", " - LATE_START", ""),
+                Edit("operations.logs.run_archive:ArchiveSweeper._new_floor", " - LATE_START", ""),
                 Edit(
-                    "operations.run_archive:ArchiveSweeper._new_floor",
+                    "operations.logs.run_archive:ArchiveSweeper._new_floor",
                     "oldest = min(oldest, records[-1].run.id)",
                     "oldest = max(oldest, records[-1].run.id)",
                 ),

@@ -39,38 +39,49 @@ OWN = "same_names([asked.actor], (*persons.decided, *persons.completed))"
 
 BUGS = [
     (
-        bug("elements-unseen", "kernel.persons:persons_of", ", *rows_below(plan, rows, no)", ""),
+        bug("elements-unseen", "kernel.people.persons:persons_of", ", *rows_below(plan, rows, no)", ""),
         below("executed", "map"),
     ),
-    (bug("carried-unseen", "kernel.persons:_own", "note.persons is None", "True"), below("decides", "child")),
-    (bug("executors-lost", "kernel.persons:_own", "{*executors, *earlier}", "{*earlier}"), below("executed", "loop")),
+    (bug("carried-unseen", "kernel.people.persons:_own", "note.persons is None", "True"), below("decides", "child")),
     (
-        bug("deciders-lost", "kernel.persons:_own", "{*note.deciders, *(names if is_decided else ())}", "()"),
+        bug("executors-lost", "kernel.people.persons:_own", "{*executors, *earlier}", "{*earlier}"),
+        below("executed", "loop"),
+    ),
+    (
+        bug("deciders-lost", "kernel.people.persons:_own", "{*note.deciders, *(names if is_decided else ())}", "()"),
         below("distinct", "plain"),
     ),
-    (bug("lent-lost", "kernel.persons:joined", "for pair in one.lent", "for pair in ()"), LENT),
-    (bug("lent-forgotten", "kernel.votes:_count", "(*_lent(step), (event.actor, voice.on_behalf_of))", "()"), EYES),
+    (bug("lent-lost", "kernel.people.persons:joined", "for pair in one.lent", "for pair in ()"), LENT),
+    (
+        bug("lent-forgotten", "kernel.people.votes:_count", "(*_lent(step), (event.actor, voice.on_behalf_of))", "()"),
+        EYES,
+    ),
     (
         bug(
             "child-untold",
-            "operations.children:ChildSweep._persons",
+            "operations.children.children:ChildSweep._persons",
             "persons_in(rows, involved.executors)",
             "Persons()",
         ),
         below("decides", "child"),
     ),
     (
-        bug("child-executors-untold", "operations.children:ChildSweep._persons", "involved.executors)", "{})"),
+        bug("child-executors-untold", "operations.children.children:ChildSweep._persons", "involved.executors)", "{})"),
         below("executed", "child"),
     ),
     (
-        bug("news-dropped", "kernel.children:child_ended", "(note.persons, event.persons)", "(note.persons,)"),
+        bug(
+            "news-dropped",
+            "kernel.composition.children:child_ended",
+            "(note.persons, event.persons)",
+            "(note.persons,)",
+        ),
         below("decides", "child"),
     ),
     (
         bug(
             "adoption-drops-persons",
-            "operations.going_on:_continuation",
+            "operations.continuation.going_on:_continuation",
             "persons=carried(persons_of(old, every, row.no, executors)),",
             "",
         ),
@@ -80,11 +91,11 @@ BUGS = [
         bug("owner-is-not-the-place", "kernel.plan:Plan.within", "planned.phase is Phase.MAIN", "False"),
         below("distinct", "plain", "flow"),
     ),
-    (bug("names-count", "kernel.separation:_four_eyes", "not same_names(one, two)", "one != two"), EYES),
+    (bug("names-count", "kernel.people.separation:_four_eyes", "not same_names(one, two)", "one != two"), EYES),
     (
         bug(
             "own-decision-adopted",
-            "kernel.adoption:_decided_anew",
+            "kernel.composition.adoption:_decided_anew",
             OWN,
             "False",
         ),
@@ -93,7 +104,7 @@ BUGS = [
     (
         bug(
             "own-decision-by-letters",
-            "kernel.adoption:_decided_anew",
+            "kernel.composition.adoption:_decided_anew",
             OWN,
             "asked.actor in (*persons.decided, *persons.completed)",
         ),
@@ -102,30 +113,32 @@ BUGS = [
     (
         bug(
             "other-input-adopted",
-            "kernel.adoption:_decided_anew",
+            "kernel.composition.adoption:_decided_anew",
             "bool(gates) or _is_decided(persons) or any(note.persons is None for note in carriers)",
             "False",
         ),
         gone_on("policy", "top", "other_fork"),
     ),
     (
-        bug("unasked-adopted", "kernel.adoption:_asked_anew", "_may_ask(step)", "False"),
+        bug("unasked-adopted", "kernel.composition.adoption:_asked_anew", "_may_ask(step)", "False"),
         gone_on("large_flow", "top", "other_fork"),
     ),
     (
         bug(
             "informants-adopted",
-            "kernel.adoption:_asked_anew",
+            "kernel.composition.adoption:_asked_anew",
             "{edge.step: Why.INFORMS for edge in step.depends_on}",
             "{}",
         ),
         gone_on("derived_gate", "top", "other_fork"),
     ),
     (
-        bug("unjudged-adopted", "kernel.adoption:_asked_anew", '"input" in one.reads', "False and one.reads"),
+        bug(
+            "unjudged-adopted", "kernel.composition.adoption:_asked_anew", '"input" in one.reads', "False and one.reads"
+        ),
         gone_on("large_policy", "top", "other_fork"),
     ),
-    (bug("starter-forgotten", "kernel.decide:start", "event.actor not in before", "False"), asked("idle_by")),
+    (bug("starter-forgotten", "kernel.decide.decide:start", "event.actor not in before", "False"), asked("idle_by")),
     (bug("emitter-forgotten", "operations.triggers.events:emit", "asked=(caller.actor,)", "asked=()"), asked("event")),
     (
         bug(

@@ -126,7 +126,7 @@ def test_a_campaign_that_was_interrupted_goes_on_and_only_with_the_same_code(
 
 @pytest.mark.proof
 def test_the_report_names_violations_and_missed_bugs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    harmless = Mutant("harmless", "nothing is different", (Edit("kernel.retry:may_retry", "return", "return"),))
+    harmless = Mutant("harmless", "nothing is different", (Edit("kernel.decide.retry:may_retry", "return", "return"),))
     chosen = [harmless, next(mutant for mutant in MUTANTS if mutant.name == "fence-stays")]
     for module in (long_campaign, campaign):
         monkeypatch.setattr(module, "MUTANTS", chosen)

@@ -82,7 +82,7 @@ def test_there_are_many_bugs_and_each_has_its_name() -> None:
 def test_a_bug_that_no_longer_fits_says_so() -> None:
     with (
         pytest.raises(Misfit),
-        planted(Mutant("x", "nothing", (Edit("kernel.retry:may_retry", "no such text", ""),))),
+        planted(Mutant("x", "nothing", (Edit("kernel.decide.retry:may_retry", "no such text", ""),))),
     ):
         pass
 
@@ -98,7 +98,7 @@ def test_a_bug_is_planted_in_a_function_that_has_moved_to_another_module(name: s
 
 
 def test_a_bug_of_a_function_that_is_nowhere_is_refused() -> None:
-    bug = Mutant("x", "nothing", (Edit("kernel.retry:nothing_of_this_name", "some text", ""),))
+    bug = Mutant("x", "nothing", (Edit("kernel.decide.retry:nothing_of_this_name", "some text", ""),))
     with pytest.raises(Misfit, match="no other module has it"), planted(bug):
         pass
 

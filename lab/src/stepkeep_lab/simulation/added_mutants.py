@@ -11,29 +11,35 @@ ADDED_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "added-behind-begins-early",
         "an added step begins although those that it waits for have not ended",
-        (Edit("kernel.added:open_added", "and not step.unmet ", ""),),
+        (Edit("kernel.composition.added:open_added", "and not step.unmet ", ""),),
     ),
     Mutant(
         "added-failure-borne",
         "the failure of an added step does not reach its owner",
-        (Edit("kernel.elements:_is_borne", "element.definition.on_failure is OnFailure.SKIP", "True"),),
+        (Edit("kernel.composition.elements:_is_tolerated", "element.definition.on_failure is OnFailure.SKIP", "True"),),
     ),
     Mutant(
         "added-later-not-awaited",
         "an owner does not await the steps that an added step adds",
-        (Edit("kernel.added:_add_rows", "owner.unmet + len(added)", "(owner.unmet or len(added))"),),
+        (Edit("kernel.composition.added:_add_rows", "owner.unmet + len(added)", "(owner.unmet or len(added))"),),
     ),
     Mutant(
         "added-steps-unbounded",
         "a handler adds more steps than its definition allows",
-        (Edit("kernel.added:misfit_of_added", "count + len(outcome.calls) > growth.max", "count > growth.max"),),
+        (
+            Edit(
+                "kernel.composition.added:misfit_of_added",
+                "count + len(outcome.calls) > growth.max",
+                "count > growth.max",
+            ),
+        ),
     ),
     Mutant(
         "added-without-the-others",
         "an owner is told only the results of its last step",
         (
             Edit(
-                "kernel.elements:succeed_with_added",
+                "kernel.composition.elements:succeed_with_added",
                 "in range(count)",
                 "in range(count - 1, count)",
             ),

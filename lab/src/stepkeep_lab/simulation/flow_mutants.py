@@ -16,7 +16,7 @@ FLOW_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "flow-wake-up-lost",
         "a call that settles while its flow runs does not wake the flow after its suspension",
-        (Edit("kernel.flows:suspend", "if settled > outcome.seen:", "if False:"),),
+        (Edit("kernel.composition.flows:suspend", "if settled > outcome.seen:", "if False:"),),
     ),
     Mutant(
         "flow-settled-call-again",
@@ -30,7 +30,7 @@ FLOW_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "flow-ahead-of-the-record",
         "a flow is resumed without a look at what the decision has recorded",
-        (Edit("kernel.resuming:resume", "if said is not None:", "if False:"),),
+        (Edit("kernel.composition.resuming:resume", "if said is not None:", "if False:"),),
     ),
     Mutant(
         "flow-ahead-value-kept",
@@ -46,14 +46,20 @@ FLOW_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "flow-child-left-out",
         "the engine takes the wait of a flow for that of a step with a child, and forgets the children of calls",
-        (Edit("kernel.child_runs:awaits_child", "draft.planned(step).starts_child", "step.no < draft.plan.size"),),
+        (
+            Edit(
+                "kernel.composition.child_runs:awaits_child",
+                "draft.planned(step).starts_child",
+                "step.no < draft.plan.size",
+            ),
+        ),
     ),
     Mutant(
         "flow-child-undo-lost",
         "the undo of a call that started a child does not know which run it rolls back",
         (
             Edit(
-                "kernel.compensation:_add_hook",
+                "kernel.decide.compensation:_add_hook",
                 "planned is not None and planned.undoes_child",
                 "planned is not None and planned.undoes_child and undone.no < draft.plan.size",
             ),
@@ -63,21 +69,21 @@ FLOW_MUTANTS: tuple[Mutant, ...] = (
         "successor-asked-too-early",
         "a flow that continues as new has its successor before its run has succeeded",
         (
-            Edit("kernel.child_runs:open_child", "if not continues:", "if True:"),
-            Edit("kernel.child_runs:ask_for_successor", "not grown.continues", "True"),
+            Edit("kernel.composition.child_runs:open_child", "if not continues:", "if True:"),
+            Edit("kernel.composition.child_runs:ask_for_successor", "not grown.continues", "True"),
         ),
     ),
     Mutant(
         "successor-forgotten-after-rules",
         "a run with rules of its own does not ask for the run as which its flow continues",
-        (Edit("kernel.execution:pass_run", "ask_for_successor(draft)", "pass"),),
+        (Edit("kernel.decide.execution:pass_run", "ask_for_successor(draft)", "pass"),),
     ),
     Mutant(
         "successor-with-a-part-of-its-input",
         "a run as which a flow continues lacks a part of the input that the flow gave",
         (
             Edit(
-                "operations.children:ChildSweep._request",
+                "operations.children.children:ChildSweep._request",
                 "input=msgspec.json.encode(given)",
                 "input=msgspec.json.encode({**given, 'told': None} if continues else given)",
             ),
@@ -88,14 +94,14 @@ FLOW_MUTANTS: tuple[Mutant, ...] = (
         "the link of a successor says that it has started before the transaction that starts it",
         (
             Edit(
-                "operations.children:ChildSweep._start",
+                "operations.children.children:ChildSweep._start",
                 "await self._transactor.run(",
                 "begun = replace(child, state=ChildState.STARTED, todo=None, todo_at=None)\n"
                 "        is_child(child.child_id) or await self._save(begun, ChildTodo.START)\n"
                 "        await self._transactor.run(",
             ),
             Edit(
-                "operations.children:ChildSweep._start",
+                "operations.children.children:ChildSweep._start",
                 "lambda: _FirstOfChild(child, request, self._starter, self._transactor.plans), None",
                 "lambda: _FirstOfChild(child, request, self._starter, self._transactor.plans) "
                 "if is_child(child.child_id) else StartBatch([request], self._starter.template, self._starter.live), "
@@ -108,7 +114,7 @@ FLOW_MUTANTS: tuple[Mutant, ...] = (
         "a successor whose business key is taken for a while never starts",
         (
             Edit(
-                "operations.children:ChildSweep._start",
+                "operations.children.children:ChildSweep._start",
                 "except Conflict:",
                 "except Conflict as problem:\n        await self._refuse(child, str(problem))",
             ),
@@ -119,7 +125,7 @@ FLOW_MUTANTS: tuple[Mutant, ...] = (
         "a checkpoint is recorded under whichever claim it was made",
         (
             Edit(
-                "kernel.checkpoints:checkpoint",
+                "kernel.decide.checkpoints:checkpoint",
                 "step.worker != event.worker or step.fence != event.fence",
                 "step.worker is None",
             ),
@@ -130,7 +136,7 @@ FLOW_MUTANTS: tuple[Mutant, ...] = (
         "a retry drops what the earlier attempts of a step have recorded",
         (
             Edit(
-                "kernel.execution:_retry",
+                "kernel.decide.execution:_retry",
                 "retrying = draft.move(step, trigger, due_at=draft.now + pause, **changes)",
                 "retrying = draft.move(step, trigger, due_at=draft.now + pause, "
                 "**{'note': step.note and replace(step.note, checkpoints=()), **changes})",
@@ -142,7 +148,7 @@ FLOW_MUTANTS: tuple[Mutant, ...] = (
         "a worker keeps new checkpoints by run and name alone: a step gets the value of another one",
         (
             Edit(
-                "worker.checkpoints:AttemptCheckpoints.__init__",
+                "worker.attempts.checkpoints:AttemptCheckpoints.__init__",
                 "self._new: dict[str, bytes] = {}",
                 "self._new = keeper.__dict__.setdefault('new', {}).setdefault(job.claim.run_id, {})",
             ),
@@ -153,7 +159,7 @@ FLOW_MUTANTS: tuple[Mutant, ...] = (
         "a handler goes on before its checkpoint is recorded",
         (
             Edit(
-                "worker.once:await_once",
+                "worker.attempts.once:await_once",
                 "await answer_of(checkpoints.record(name, found))",
                 "__import__('asyncio').ensure_future(checkpoints.record(name, found))",
             ),

@@ -10,7 +10,7 @@ RELAY_MUTANTS: tuple[Mutant, ...] = (
         "after a failure the events before it are not reported as delivered",
         (
             Edit(
-                "worker.relay:Relay._deliver",
+                "worker.chores.relay:Relay._deliver",
                 "work.acknowledged((event.seq, event.number))",
                 "work.attempts = 0",
             ),
@@ -21,7 +21,7 @@ RELAY_MUTANTS: tuple[Mutant, ...] = (
         "an event that fails is passed over, and the next one is sent",
         (
             Edit(
-                "worker.relay:Relay._failed",
+                "worker.chores.relay:Relay._failed",
                 "await self._report(work.report(attempts=attempts, retry_us=retry_us, is_dead=is_dead, error=why))",
                 "work.acknowledged((work.cursor.last, 2**31 - 1)); await self._report(work.report())",
             ),
@@ -76,7 +76,7 @@ RELAY_MUTANTS: tuple[Mutant, ...] = (
         "events of one entry are sent in the order of their types",
         (
             Edit(
-                "worker.relay:Relay._deliver",
+                "worker.chores.relay:Relay._deliver",
                 "enumerate(todo.events, 1)",
                 "enumerate(sorted(todo.events, key=lambda one: (-one.seq, one.type)), 1)",
             ),

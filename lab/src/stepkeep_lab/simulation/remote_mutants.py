@@ -11,7 +11,7 @@ REMOTE_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "remote-request-done-twice",
         "a claim or a report whose request comes twice is carried out twice",
-        (Edit("operations.work_state:WorkState.once", "if request is None:", "if True:"),),
+        (Edit("operations.remote.work_state:WorkState.once", "if request is None:", "if True:"),),
     ),
     Mutant(
         "remote-report-mistaken",
@@ -23,7 +23,7 @@ REMOTE_MUTANTS: tuple[Mutant, ...] = (
         "what a handler wants to wait for is lost on its way to the service",
         (
             Edit(
-                "operations.work_outcomes:outcome_json",
+                "operations.remote.work_outcomes:outcome_json",
                 "if value is not None:",
                 'if value is not None and name != "where":',
             ),
@@ -34,7 +34,7 @@ REMOTE_MUTANTS: tuple[Mutant, ...] = (
         "a renewal is answered, and leaves the lease as it was",
         (
             Edit(
-                "operations.remote_work:RemoteWork.renew",
+                "operations.remote.remote_work:RemoteWork.renew",
                 "renewed = await self._store.renew(mine) if mine else []",
                 'renewed = [Renewed(one.run_id, one.no, one.fence, "running") for one in mine]',
             ),
@@ -45,7 +45,7 @@ REMOTE_MUTANTS: tuple[Mutant, ...] = (
         "how many ends of calls a flow was given is lost on its way to the service",
         (
             Edit(
-                "operations.work_outcomes:outcome_json",
+                "operations.remote.work_outcomes:outcome_json",
                 "elif value is not None:",
                 'elif value is not None and name != "seen":',
             ),
