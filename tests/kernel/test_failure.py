@@ -6,7 +6,7 @@ import pytest
 from tests.kernel.driver import LEASE, TOKEN, World, allowing, claimer, gate, sequence, wait, work
 
 from stepkeep.kernel.decide.stopping import is_in_doubt
-from stepkeep.kernel.definition import SECOND, Completion, Retry, Rule, StepDefinition, Wait
+from stepkeep.kernel.definition import SECOND, Completion, Retry, Rule, StepDefinition, SubWorkflow, Wait
 from stepkeep.kernel.errors import Conflict, Fenced
 from stepkeep.kernel.machine.events import GateDecided, MessageArrived, TimeCame
 from stepkeep.kernel.machine.outcomes import Completed, Failed, Released, RulesPassed, Stopped, Waiting
@@ -266,6 +266,16 @@ def test_a_report_after_the_deadline_counts_but_the_run_has_timed_out() -> None:
     world.report("a", Completed(), claimer=claimer())
     assert (world.state("a"), world.state("b")) == (StepState.SUCCEEDED, StepState.CANCELLED)
     assert (world.run.state, world.run.category) == (RunState.FAILED, Category.TIMEOUT)
+
+
+def test_a_late_report_on_a_step_that_awaits_a_child_keeps_nothing_beyond_the_deadline() -> None:
+    """No worker holds such a step: if it kept its grace, nothing would end the run."""
+    child = StepDefinition(name="a", order=0, child=SubWorkflow(workflow="other", version=1))
+    world = World(child, timeout=10 * SECOND)
+    world.pass_time(11 * SECOND)
+    (reply,) = world.send(world.reporting("a", Completed(), fence=0))
+    assert isinstance(reply, Fenced)
+    assert (world.run.state, world.run.category, world.state("a")) == (RunState.FAILED, Category.TIMEOUT, S.CANCELLED)
 
 
 def test_a_timer_of_a_step_after_the_deadline_meets_it_first() -> None:

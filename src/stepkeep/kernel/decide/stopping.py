@@ -97,10 +97,11 @@ def stop(
 def fence_off(draft: Draft, but: int | None = None) -> None:
     """End the grace period: attempts still in flight are cancelled, and their reports will be refused.
 
-    That of step `but` has come: it keeps its grace until the report is decided on.
+    That of step `but` has come: if a worker holds the step, it keeps its grace until the report is decided on. A late
+    report on a step that awaits a child keeps nothing.
     """
     for step in draft.every_step():
-        if step.no != but and (step.worker is not None or awaits_child(draft, step)):
+        if awaits_child(draft, step) or (step.worker is not None and step.no != but):
             cancel_step(draft, step)
     draft.due_at = draft.due_at if draft.leased else None
 
