@@ -28,7 +28,7 @@ def test_there_are_five_dialects_in_the_order_of_the_seeds() -> None:
 
 
 def test_a_package_without_machines_is_no_dialect(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(registry.PACKAGES, "hollow", "stepkeep.kernel")
+    monkeypatch.setitem(registry.PACKAGES, "hollow", "stepkeep.edges")
     monkeypatch.setitem(registry.PACKAGES, "missing", "stepkeep.dialects.nowhere")
     assert {"hollow", "missing"}.isdisjoint(registry.names())
 

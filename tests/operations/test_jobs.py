@@ -254,7 +254,8 @@ def sk_time(text: str) -> Any:
 WORKER = """
 import asyncio, os, sys
 from stepkeep.engine import AsyncEngine
-from stepkeep.operations import jobs, search
+from stepkeep.operations.continuation import jobs
+from stepkeep.operations.runs import search
 from stepkeep.operations.continuation.jobs import JobSweep
 
 jobs.BATCH = 5

@@ -96,7 +96,7 @@ KILLED = """
 import asyncio, os, signal, sys
 from pathlib import Path
 from stepkeep.cli.commands.records import verified
-from stepkeep.operations import run_archive
+from stepkeep.operations.logs import run_archive
 from stepkeep.operations.pipeline.transact import Transactor
 from stepkeep.store.connect import connect
 

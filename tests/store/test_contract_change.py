@@ -370,8 +370,8 @@ async def test_the_same_key_of_another_scope_is_another_key(store: Store) -> Non
     await save(store, starting(1, "i"), new_run(2, idempotency=theirs))
     with pytest.raises(Contended):
         await save(store, new_run(3, idempotency=replace(theirs, run_id=run_id(3))))
-    wanted = More(idempotency=(theirs.place, (*mine.place[:3], "no key")))
-    assert (await load(store, more=wanted)).idempotency == {theirs.place: theirs}
+    wanted = More(idempotency=(theirs.scoped_key, (*mine.scoped_key[:3], "no key")))
+    assert (await load(store, more=wanted)).idempotency == {theirs.scoped_key: theirs}
 
 
 async def test_a_change_whose_answer_was_lost_is_recognised_when_it_is_run_again(store: Store, raw: Raw) -> None:

@@ -175,8 +175,8 @@ async def test_a_key_is_forgotten_in_the_scope_of_its_run_alone(store: Store) ->
     await save(store, ended(1, idempotency=mine), ended(2, idempotency=other))
     await store.delete_runs(TENANT, [run_id(1)])
     assert await store.forget_keys(TENANT, run_id(9), 10) == 1
-    wanted = More(idempotency=(mine.place, other.place))
-    assert (await load(store, more=wanted)).idempotency == {other.place: other}
+    wanted = More(idempotency=(mine.scoped_key, other.scoped_key))
+    assert (await load(store, more=wanted)).idempotency == {other.scoped_key: other}
 
 
 async def test_maintenance_changes_nothing_that_is_kept(store: Store) -> None:

@@ -220,7 +220,7 @@ async def test_keys_learn_their_lines_and_idempotency_keys_on_record_stay_those_
         lines = {one.id: one.line for one in await store.people.list_keys("acme")}
         assert lines == {"k1": "k1", "k2": "k2", "k3": "k1", "x": "x"}, "a revoked key stays as it is"
         old = IdempotencyKey(tenant=TENANT, operation="start", key="k", fingerprint="f", run_id=run_id(1))
-        assert (await load(store, more=More(idempotency=(old.place,)))).idempotency == {old.place: old}
+        assert (await load(store, more=More(idempotency=(old.scoped_key,)))).idempotency == {old.scoped_key: old}
     finally:
         await store.close()
 

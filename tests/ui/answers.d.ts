@@ -66,9 +66,11 @@ interface Completed { step: string; outcome: ManualOutcome; by: string; at: stri
 
 interface Completion { token: string; outcome?: "Cancelled" | "Failed" | "Succeeded"; output?: any; notes?: string; evidence?: (string)[]; for?: string | null; by?: string | null; }
 
-interface ContinuationPreview { run_id: string; as: GoingOn; from: string | null; version: number; adopted: (string)[]; runs_again: (string)[]; reopens: (string)[]; may_repeat: (string)[]; owns_undo: (string)[]; continued_by: (string)[]; child_of: string | null; steps: (StepFate)[]; }
+type ContinuationKind = "fork" | "migrate" | "rerun" | "retry" | "rollback";
 
-interface Continues { run: string; as: GoingOn; from: string | null; adopted: (string)[]; }
+interface ContinuationPreview { run_id: string; as: ContinuationKind; from: string | null; version: number; adopted: (string)[]; runs_again: (string)[]; reopens: (string)[]; may_repeat: (string)[]; owns_undo: (string)[]; continued_by: (string)[]; child_of: string | null; steps: (StepFate)[]; }
+
+interface Continues { run: string; as: ContinuationKind; from: string | null; adopted: (string)[]; }
 
 interface Cost { run_id: string; cost: Record<string, number>; steps: (CostOfStep)[]; }
 
@@ -141,8 +143,6 @@ interface Fired { trigger: string; moment: string; backfill: string | null; }
 interface FiringView { trigger?: string; moment: string; due_at: string; state: string; run_id: string | null; reason: string | null; recorded_at: string; source?: string; backfill?: string; depth?: number; }
 
 interface GateReopened { step: string; runs: number; }
-
-type GoingOn = "fork" | "migrate" | "rerun" | "retry" | "rollback";
 
 interface Health { status: string; }
 

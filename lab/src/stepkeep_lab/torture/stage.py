@@ -160,6 +160,10 @@ class Stage:
         """`goes_on` waits for this fault, and `reckon` asks whether it struck."""
         self._needed[what] = at_least
 
+    def misses(self, what: str) -> bool:
+        """Whether this fault is needed and has not struck yet."""
+        return self._struck(what) < self._needed.get(what, 0)
+
     def must_have_hit(self, what: str, at_least: int = 1) -> None:
         """The vacuity guard: a fault that did not strike proves nothing."""
         found = self._struck(what)

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from stepkeep.operations.answers import Answer, says
-from stepkeep.operations.people.cases import StepPeople
+from stepkeep.operations.people.step_people import StepPeople
 
 SECOND = 1_000_000
 NAMED = 3

@@ -31,7 +31,8 @@ from stepkeep.operations.limits.pauses import NONE, Pauses, read_pauses
 from stepkeep.operations.limits.resource_claims import read_pools
 from stepkeep.operations.limits.resources import waits_for
 from stepkeep.operations.limits.slots import read_wait
-from stepkeep.operations.people.cases import Case, People, asked_of, read_case
+from stepkeep.operations.people.cases import Case, asked_of, read_case
+from stepkeep.operations.people.step_people import People
 from stepkeep.operations.pipeline.plans import plan_for
 from stepkeep.operations.pipeline.transact import Transactor
 from stepkeep.operations.remote.services import Known, Service, WaitingStep, known_workers, read_service

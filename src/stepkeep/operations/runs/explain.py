@@ -22,7 +22,8 @@ from stepkeep.kernel.plan import Plan, PlannedStep
 from stepkeep.operations.continuation.pausing import Pause
 from stepkeep.operations.instants import instant
 from stepkeep.operations.limits.pauses import NONE, Pauses
-from stepkeep.operations.people.cases import StepPeople, asked_people, in_words
+from stepkeep.operations.people.cases import asked_people
+from stepkeep.operations.people.step_people import StepPeople, in_words
 from stepkeep.operations.remote.services import Known, Service, WaitingStep
 from stepkeep.operations.runs.causes import (
     ATTENTION,

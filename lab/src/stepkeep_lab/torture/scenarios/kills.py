@@ -8,6 +8,8 @@ import time
 from collections.abc import Sequence
 
 from stepkeep.kernel.machine.states import AttemptState
+from stepkeep.operations.pipeline.plans import plan_of
+from stepkeep.operations.pipeline.transact import Transactor
 from stepkeep.worker.settings import Settings
 from stepkeep_lab.torture.points import POINTS, Doing, Point
 from stepkeep_lab.torture.process import TENANT
@@ -20,6 +22,9 @@ SWEEP = Settings().sweep_seconds
 DEATHS = 25
 """In a thorough campaign; each leaves a dozen steps or more to be claimed again."""
 SAMPLES = 200
+UNDO_LOST = "attempts of undos lost with their worker"
+LOOKED_AT = 20
+"""How many of the newest runs are looked at for such an attempt, each time that as many have been started."""
 ROLLBACKS = 5000
 """In a thorough campaign: none of them may end partial."""
 
@@ -31,20 +36,36 @@ async def kill_storm(stage: Stage) -> None:
 
 async def rollback_storm(stage: Stage) -> None:
     """The same, and every run is rolled back by undos without a retry policy of their own."""
+    stage.needs(UNDO_LOST)
     await _storm(stage, which=("rollback",), goal=ROLLBACKS)
 
 
 async def _storm(stage: Stage, which: Sequence[str] = KINDS, goal: int = 0) -> None:
     stage.needs("kills", at_least=int(stage.seconds))
+    seen = 0
     await stage.workers(WORKERS)
-    async with stage.under_load(which=which) as load:
+    async with stage.looking() as transactor, stage.under_load(which=which) as load:
         stage.begin()
         while stage.goes_on(reached=len(load.acknowledged) >= goal):
+            if len(load.acknowledged) > seen + LOOKED_AT and stage.misses(UNDO_LOST):
+                newest = [run_id for run_id, _ in load.acknowledged.values()][-LOOKED_AT:]
+                stage.counts[UNDO_LOST] += await _lost_undos(transactor, newest)
+                seen = len(load.acknowledged)
             # By the clock, not after a pause: ending one worker and launching the next takes time of its own.
             await asyncio.sleep(EVERY - time.monotonic() % EVERY)
             victim = stage.rng.choice(stage.fleet.living)
             stage.counts["kills"] += await stage.fleet.end(victim) == -signal.SIGKILL
             await stage.worker()
+
+
+async def _lost_undos(transactor: Transactor, runs: Sequence[str]) -> int:
+    """How many attempts of undo steps of these runs were lost with their worker."""
+    found = 0
+    for run_id in runs:
+        plan = await plan_of(transactor, TENANT, run_id)
+        attempts = await transactor.store.read_attempts(TENANT, run_id)
+        found += sum(one.state is AttemptState.LOST and plan.is_undo(one.no) for one in attempts)
+    return found
 
 
 async def labelled_points(stage: Stage) -> None:
