@@ -24,7 +24,8 @@ DEATHS = 25
 SAMPLES = 200
 UNDO_LOST = "attempts of undos lost with their worker"
 LOOKED_AT = 20
-"""How many of the newest runs are looked at for such an attempt, each time that as many have been started."""
+YOUNG = 60
+"""How many runs are looked at for such an attempt at once, and how many younger ones are left to go on first."""
 ROLLBACKS = 5000
 """In a thorough campaign: none of them may end partial."""
 
@@ -47,10 +48,10 @@ async def _storm(stage: Stage, which: Sequence[str] = KINDS, goal: int = 0) -> N
     async with stage.looking() as transactor, stage.under_load(which=which) as load:
         stage.begin()
         while stage.goes_on(reached=len(load.acknowledged) >= goal):
-            if len(load.acknowledged) > seen + LOOKED_AT and stage.misses(UNDO_LOST):
-                newest = [run_id for run_id, _ in load.acknowledged.values()][-LOOKED_AT:]
-                stage.counts[UNDO_LOST] += await _lost_undos(transactor, newest)
-                seen = len(load.acknowledged)
+            if stage.misses(UNDO_LOST) and len(load.acknowledged) > seen + LOOKED_AT + YOUNG:
+                runs = [run_id for run_id, _ in load.acknowledged.values()][seen : seen + LOOKED_AT]
+                stage.counts[UNDO_LOST] += await _lost_undos(transactor, runs)
+                seen += LOOKED_AT
             # By the clock, not after a pause: ending one worker and launching the next takes time of its own.
             await asyncio.sleep(EVERY - time.monotonic() % EVERY)
             victim = stage.rng.choice(stage.fleet.living)
