@@ -785,8 +785,8 @@ MUTANTS: tuple[Mutant, ...] = (
         "grace-never-ends",
         "what judges rules is not fenced off when the grace period ends",
         "decide.stopping:fence_off",
-        "(step.worker is not None or",
-        "(step.state is StepState.RUNNING or",
+        "(step.worker is not None and",
+        "(step.state is StepState.RUNNING and",
     ),
     # -- migrations
     _in_kernel(
