@@ -26,7 +26,7 @@ export function continueDialog(view, done) {
 		asked += 1;
 		const mine = asked;
 		if (way === "again") return put(shown, h("p.muted", `A new run of ${inert(run.workflow)} version ${run.version}. The old one stays as it is.`));
-		const told = await post(`/runs/${run.id}/continuation-preview`, { how: way, ...(WAYS[way][2] ? { start: step.value } : {}) }).catch(refused);
+		const told = await post(`/runs/${run.id}/continuation-preview`, { how: /** @type {"fork" | "rerun" | "retry"} */ (way), ...(WAYS[way][2] ? { start: step.value } : {}) }).catch(refused);
 		if (mine === asked) put(shown, told instanceof Problem ? problemBox(told.message) : fates(told));
 	}
 	void show();
