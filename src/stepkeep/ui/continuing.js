@@ -19,7 +19,7 @@ export function continueDialog(view, done) {
 	const how = select(Object.entries(WAYS).filter(([name]) => name !== "retry" || run.state !== "succeeded").map(([name, [words]]) => [name, String(words)]), way, (next) => { way = next; show(); });
 	const step = select(steps, view.steps.find((one) => one.state === "failed")?.name ?? steps[0]?.[0] ?? "", () => show()), text = area({ class: "code", rows: "6", value: JSON.stringify(run.input, null, 2) });
 	const stepField = field("Step", step), inputField = field("Input", text), shown = h("div.stack.tight", { role: "status" });
-	const named = () => (WAYS[way][2] ? { [way === "fork" ? "at" : "start"]: step.value } : {});
+	const named = () => (WAYS[way][2] ? { start: step.value } : {});
 	async function show() {
 		stepField.hidden = !WAYS[way][2];
 		inputField.hidden = !WAYS[way][3];

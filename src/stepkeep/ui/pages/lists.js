@@ -61,7 +61,7 @@ export const policiesPage = listed({
 	}, { icon: "plus" }),
 	draw: ({ policies }) => (policies.length ? h("div.card", table("Revisions", ["Revision", "Published", "By", ""], policies.map((one) => [h("b", String(one.revision)), moment(one.published_at ?? one.at), said(one.published_by ?? one.by ?? "–"),
 		h("div.row", button("Show", async () => openDialog({ title: `Revision ${one.revision}`, wide: true, body: jsonView(await get(`/policies/${part(String(one.revision))}`)) }), SMALL))])))
-		: empty("shield", "No policy", "Rules decide which starts, steps and gates are allowed. ", h("code", "stepkeep policy publish FILE"))),
+		: empty("shield", "No policy", "Rules decide which starts, steps and gates are allowed. ", h("code", "stepkeep policies publish FILE"))),
 });
 
 export const keysPage = listed({
