@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import re
 import subprocess
 from pathlib import Path
 
@@ -37,12 +37,7 @@ def test_no_line_of_the_pages_is_longer_than_a_screen() -> None:
 
 
 def test_the_types_of_answers_are_those_of_the_service() -> None:
-    if os.environ.get("STEPKEEP_WRITE_GOLDEN"):
-        FILE.write_text(declarations(), encoding="utf-8")
-        return
-    assert FILE.read_text(encoding="utf-8") == declarations(), (
-        "run STEPKEEP_WRITE_GOLDEN=1 pytest tests/ui/test_types.py"
-    )
+    assert FILE.read_text(encoding="utf-8") == declarations(), "run python -m tests.ui.declarations"
 
 
 def test_the_type_checker_finds_nothing_in_the_modules() -> None:
@@ -75,6 +70,21 @@ def test_the_type_checker_finds_a_field_that_no_answer_has(tmp_path: Path) -> No
     )
     done = _checked(tmp_path)
     assert [line.partition("Property ")[2].split()[0] for line in done.splitlines()] == ["'hold'", "'stat'"], done
+
+
+@pytest.mark.proof
+def test_the_type_checker_finds_a_parameter_that_no_operation_takes(tmp_path: Path) -> None:
+    (tmp_path / "answers.d.ts").write_text(declarations())
+    (tmp_path / "wrong.js").write_text(
+        "/** @template {string} A @param {A} path @param {Answers.Query<A>} query */\n"
+        "const get = (path, query) => [path, query];\n"
+        "/** @template {string} A @param {A} path @param {Answers.Body<A>} body */\n"
+        "const post = (path, body) => [path, body];\n"
+        "get('/runs', { limit: 5, sate: 'failed' }); get(`/jobs/${1}/runs`, { limit: '5' });\n"
+        "post('/slots', { most: 3, work: 'a' }); post(`/runs/${1}/cancel`, { reason: 'wrong order' });\n"
+    )
+    done = _checked(tmp_path)
+    assert re.findall(r"'(\w+)' does not exist", done) == ["sate", "work"], done
 
 
 def _checked(folder: Path) -> str:

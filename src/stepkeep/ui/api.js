@@ -75,9 +75,9 @@ export const part = (text) => encodeURIComponent(text);
 /** The name of a workflow or a step, which may have slashes. @param {string} text */
 export const named = (text) => text.split("/").map(encodeURIComponent).join("/");
 
-/** @template {string} A @param {A} path @param {Record<string, any>} [query] @param {AbortSignal} [signal] @returns {Promise<Answers.Get<A>>} */
+/** @template {string} A @param {A} path @param {Answers.Query<A>} [query] @param {AbortSignal} [signal] @returns {Promise<Answers.Get<A>>} */
 export const get = (path, query, signal) => send("GET", path, { query, signal });
-/** @template {string} A @param {A} path @param {any} [body] @param {Record<string, string>} [headers] @returns {Promise<Answers.Post<A>>} */
+/** @template {string} A @param {A} path @param {Answers.Body<A>} [body] @param {Record<string, string>} [headers] @returns {Promise<Answers.Post<A>>} */
 export const post = (path, body, headers) => send("POST", path, { body: body ?? {}, headers });
 
 /** The header that makes a repeated request do its work once. */

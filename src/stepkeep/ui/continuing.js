@@ -65,7 +65,7 @@ export function continueDialog(view, done) {
 				h("p.muted", `A new run of ${inert(run.workflow)} version ${run.version}. The old one stays as it is.`),
 			);
 		const told = await post(`/runs/${run.id}/continuation-preview`, {
-			how: way,
+			how: /** @type {"fork" | "rerun" | "retry"} */ (way),
 			...(WAYS[way][2] ? { start: step.value } : {}),
 		}).catch(refused);
 		if (mine === asked) put(shown, told instanceof Problem ? problemBox(told.message) : fates(told));
