@@ -1,4 +1,4 @@
-"""The modules of the pages under the type checker of TypeScript, which reads their JSDoc."""
+"""The files of the pages under their formatter, and under the type checker of TypeScript, which reads their JSDoc."""
 
 from __future__ import annotations
 
@@ -13,6 +13,27 @@ from tests.system_programs import need_program
 from tests.ui.declarations import FILE, declarations
 
 HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+UI = ROOT / "src" / "stepkeep" / "ui"
+LONGEST_LINE = 160
+
+
+def test_the_files_of_the_pages_are_formatted() -> None:
+    formatter = need_package("prettier") / "bin" / "prettier.cjs"
+    files = [f"{UI}/**/*.{kind}" for kind in ("js", "css", "html")]
+    command = [need_program("node"), str(formatter), "--config", str(HERE / "prettier.json"), "--check", *files]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=ROOT)
+    assert done.returncode == 0, f"{done.stdout}{done.stderr}\nrun `make format`"
+
+
+def test_no_line_of_the_pages_is_longer_than_a_screen() -> None:
+    long = [
+        f"{path.relative_to(UI)}:{number}"
+        for path in sorted(UI.rglob("*.*"))
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+        if len(line) > LONGEST_LINE
+    ]
+    assert long == [], "the formatter breaks no text: put its parts into names"
 
 
 def test_the_types_of_answers_are_those_of_the_service() -> None:
