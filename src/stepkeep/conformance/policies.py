@@ -1,7 +1,7 @@
 """Verdicts of policies: what a rule said about a step, and what the step did then.
 
 A verdict is in the detail of a cause, under the name of its step. It is compared with the hop and with the rules of the
-definition. Live rules are not in a log; `policy replay` and evidence packs evaluate them again. Standard library alone:
+definition. Live rules are not in a log; `policies replay` and evidence packs evaluate them again. Standard library alone:
 evidence packs ship this file. `enabled.py` and `evidence/verifier.py` call it.
 """
 
