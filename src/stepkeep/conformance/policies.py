@@ -1,8 +1,8 @@
 """Verdicts of policies: what a rule said about a step, and what the step did then.
 
 A verdict is in the detail of a cause, under the name of its step. It is compared with the hop and with the rules of the
-definition. Live rules are not in a log; `policies replay` and evidence packs evaluate them again. Standard library alone:
-evidence packs ship this file. `enabled.py` and `evidence/verifier.py` call it.
+definition. Live rules are not in a log; `policies replay` and evidence packs evaluate them again. Standard library
+alone: evidence packs ship this file. `enabled.py` and `evidence/verifier.py` call it.
 """
 
 from __future__ import annotations
