@@ -6,16 +6,23 @@ must be what it looks like. It shares the projection with the export and no othe
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+import msgspec
+
 from stepkeep.conformance.contract import Contract, PlannedRule
+from stepkeep.conformance.dialect_line import has_hash
+from stepkeep.conformance.encoding import parse
 from stepkeep.conformance.history import PHASES
+from stepkeep.conformance.opening import Opening, is_opening, read_opening
+from stepkeep.conformance.replay import Arrows, Oath
 from stepkeep.conformance.report import Code, Finding, quoted
 from stepkeep.conformance.schema import HEAD
 from stepkeep.conformance.shown import facts_of, is_final
 from stepkeep.dialects.dialect import Judged
-from stepkeep.dialects.grounds import FINAL, Seen, fact_of
+from stepkeep.dialects.grounds import FACTUAL, FINAL, Seen, fact_of
 from stepkeep.dialects.projection import Shown
 
 Doc = Mapping[str, Any]
@@ -25,31 +32,44 @@ Numbered = tuple[int, Doc]
 EVENTS = {"run_state_transition": "run", "step_state_transition": "step"}
 """The lines of the canonical log that a projection reads."""
 
-COPIED = ("attempt", "fence", "duration_seconds", "due_at")
+BASICS = ("tenant", "run_id", "seq", "at", "hop", "event", "actor")
+RUN_COPIED = ("correlation_id", "category", "error")
+STEP_COPIED = (*RUN_COPIED, "attempt", "fence", "duration_seconds", "due_at", "of")
 GATES = frozenset({"gate_opened", "held"})
 OWN_CHAIN = frozenset({"hash", "chain", "line", "lines"})
 """What belongs to the chain of a dialect's log, which `replay.py` checks."""
+FACTS = ("kind", "order", "depends_on", "max_attempts", "on_failure", "completion")
+OF_RUN = ("workflow", "version", "steps")
+
+_encode, _sorted = msgspec.json.Encoder().encode, msgspec.json.Encoder(order="sorted").encode
+_decode = msgspec.json.decode
 
 
 class Telling:
     """The lines of one run in a dialect, made from those of its canonical log."""
 
-    def __init__(self, judged: Judged, contract: Contract | None, facts: Mapping[str, Mapping[str, Any]]) -> None:
-        """`facts` are those of steps that only a journal tells of, as their first lines give them."""
-        self._judged, self._contract, self._facts = judged, contract, facts
+    def __init__(self, judged: Judged, contract: Contract | None) -> None:
+        self._judged, self._contract = judged, contract
+        self._facts: dict[str, dict[str, Any]] = {}
         self._projection = judged.projection()
         self._state, self._phases = "", dict[str, str]()
         self._untold: dict[int, str] = {}
-        self._details: dict[tuple[int, int], Any] = {}
-        self._told: set[tuple[int, int]] = set()
+        self._cause: tuple[Any, Any] = (0, 0)
+        self._detail: Any = None
         self.shown: str | None = None
+
+    def learn(self, line: Doc) -> None:
+        """The facts of a step that only a journal tells of, as its first line gives them."""
+        said = line["metadata"]
+        if line.get("from_state") is None and "step" in said:
+            self._facts.setdefault(said["step"], {name: said[name] for name in FACTS if name in said})
 
     def lines(self, line: Doc) -> Iterator[dict[str, Any]]:
         """The lines that a canonical line shows: none, the step's, the run's, or both."""
         said = line["metadata"]
-        by = said.get("seq"), said.get("cause")
-        if "detail" in said:
-            self._details[by] = said["detail"]
+        cause = said.get("seq"), said.get("cause")
+        if cause != self._cause or "detail" in said:
+            self._cause, self._detail = cause, said.get("detail")
         kind = EVENTS.get(str(line.get("event_type")))
         if kind is None:
             return
@@ -59,56 +79,62 @@ class Telling:
         if (digest := said.get("digest")) is not None:
             self._untold[said["no"]] = digest
         for shown in self._projection.feed(self._seen(kind, line, place)):
-            yield self._line(line, shown, place, by)
+            yield self._line(line, shown, place)
         if line["trigger"] in GATES:
             self._untold.pop(said["no"], None)
 
     def _rule(self, said: Doc) -> PlannedRule | None:
         if self._contract is None:
             return None
-        name = said.get("step") or said.get("of")
-        no = said.get("no", self._contract.numbers.get(str(name)))
+        no = said["no"] if "no" in said else self._contract.numbers.get(str(said.get("of")))
         return None if no is None else self._contract.places.get(no)
 
     def _seen(self, kind: str, line: Doc, place: PlannedRule | None) -> Seen:
-        said = line["metadata"]
-        name = said.get("step") or line["entity_id"]
-        phase = "main"
+        said, trigger = line["metadata"], line["trigger"]
+        name, phase = said.get("step") or line["entity_id"], "main"
         if kind == "step":
-            final = place is not None and is_final(place, self._judged)
-            phase = self._phases.setdefault(name, FINAL if final else PHASES.get(self._state, "main"))
-        about = self._facts.get(str(said.get("step") or said.get("of")), {})
-        known = None if place is None or place.rule is None else place
-        fact = fact_of(
-            line["trigger"],
-            str(said.get("event")),
-            attempt=said.get("attempt"),
-            limit=about.get("max_attempts") if known is None else known.retry.max_attempts,
-            category=said.get("category"),
-            policy=about.get("on_failure") if known is None or known.rule is None else known.rule.on_failure,
-            step=said.get("step"),
-            of=said.get("of"),
-        )
-        return Seen(kind, name, line["from_state"], line["trigger"], line["to_state"], phase, fact)
+            phase = self._phases.get(name) or self._phase(name, place)
+        fact = ""
+        if trigger in FACTUAL:
+            about = self._facts.get(str(said.get("step") or said.get("of")), {})
+            known = place if place is not None and place.rule is not None else None
+            fact = fact_of(
+                trigger,
+                str(said.get("event")),
+                attempt=said.get("attempt"),
+                limit=about.get("max_attempts") if known is None else known.retry.max_attempts,
+                category=said.get("category"),
+                policy=about.get("on_failure") if known is None or known.rule is None else known.rule.on_failure,
+                step=said.get("step"),
+                of=said.get("of"),
+            )
+        return Seen(kind, name, line["from_state"], trigger, line["to_state"], phase, fact)
 
-    def _line(self, line: Doc, shown: Shown, place: PlannedRule | None, by: tuple[Any, Any]) -> dict[str, Any]:
+    def _phase(self, name: str, place: PlannedRule | None) -> str:
+        is_last = place is not None and is_final(place, self._judged)
+        phase = self._phases[name] = FINAL if is_last else PHASES.get(self._state, "main")
+        return phase
+
+    def _line(self, line: Doc, shown: Shown, place: PlannedRule | None) -> dict[str, Any]:
         said, of_step = line["metadata"], shown.kind in ("step", "undo")
-        told: dict[str, Any] = {name: said.get(name) for name in ("tenant", "run_id", "correlation_id", "seq", "at")}
-        told |= {name: said.get(name) for name in ("hop", "event", "actor", "category", "error")}
-        told |= {"because": line["trigger"], "of": said.get("of")}
-        if by not in self._told:
-            told["detail"] = self._details.get(by)
-            self._told.add(by)
+        told: dict[str, Any] = {name: said[name] for name in BASICS}
+        told["because"] = line["trigger"]
+        for name in STEP_COPIED if of_step else RUN_COPIED:
+            if name in said:
+                told[name] = said[name]
+        if self._detail is not None:
+            told["detail"], self._detail = self._detail, None
         if of_step:
-            told |= self._of_step(line, shown, place)
+            self._of_step(told, line, shown, place)
         else:
             self.shown = shown.target
-            told["of"] = said.get("step", said.get("of"))
+            if (of := said.get("step", said.get("of"))) is not None:
+                told["of"] = of
             told |= self._of_run() if shown.source is None else {}
-        told |= {
-            "ground": shown.ground if shown.ground != line["trigger"] else None,
-            "extension": True if shown.extension else None,
-        }
+        if shown.ground != line["trigger"]:
+            told["ground"] = shown.ground
+        if shown.extension:
+            told["extension"] = True
         critical = shown.target == self._judged.run.shows.get("failed")
         return {
             "timestamp": line["timestamp"],
@@ -118,21 +144,22 @@ class Telling:
             "from_state": shown.source,
             "to_state": shown.target,
             "trigger": shown.word,
-            "metadata": {name: value for name, value in told.items() if value is not None},
+            "metadata": told,
         }
 
-    def _of_step(self, line: Doc, shown: Shown, place: PlannedRule | None) -> dict[str, Any]:
+    def _of_step(self, told: dict[str, Any], line: Doc, shown: Shown, place: PlannedRule | None) -> None:
         said = line["metadata"]
-        known = place is not None and place.rule is not None
-        is_free = line["trigger"] == "lease_lost" and place is not None and not place.retry.counts_losses
-        is_retried = line["to_state"] == "retrying" and not is_free
-        told = {name: said.get(name) for name in COPIED} | {"step": said["step"], "no": said["no"]}
-        told["retry_count"] = None if "attempt" not in said else said["attempt"] - (not is_retried)
-        told["worker"] = said["actor"] if line["trigger"] == "claimed" else None
-        told["digest"] = self._untold.pop(said["no"], None)
+        told["step"], told["no"] = said["step"], said["no"]
+        if "attempt" in said:
+            is_free = line["trigger"] == "lease_lost" and place is not None and not place.retry.counts_losses
+            told["retry_count"] = said["attempt"] - (line["to_state"] != "retrying" or is_free)
+        if line["trigger"] == "claimed":
+            told["worker"] = said["actor"]
+        if (digest := self._untold.pop(said["no"], None)) is not None:
+            told["digest"] = digest
         if shown.source is None:
+            known = place is not None and place.rule is not None
             told |= facts_of(place) if known and place is not None else self._facts.get(said["step"], {})
-        return told
 
     def _of_run(self) -> dict[str, Any]:
         if self._contract is None:
@@ -141,18 +168,94 @@ class Telling:
         final = sum(is_final(place, self._judged) for place in self._contract.places.values())
         return {"workflow": document.name, "version": document.version, "steps": self._contract.size - final}
 
+    def closing(self, head: Doc | None) -> dict[str, Any]:
+        """What the closing line says of the journal."""
+        known: Doc = {} if head is None else head["metadata"]
+        found = {"head": known.get("hash"), "canonical": known.get("state"), "state": self.shown}
+        return found | {name: known.get(name) for name in ("entries", "seq", "at")}
+
+
+class Exact(msgspec.Struct, frozen=True, kw_only=True):
+    """A dialect's log that says exactly what the journal looks like in its words."""
+
+    lines: int
+    extensions: int
+    state: str | None
+    chain: str
+
+
+def told_exactly(
+    judged: Judged, contract: Contract | None, log: Sequence[bytes], canonical: Iterable[Doc], *, own: bool
+) -> Exact | None:
+    """The log, if each of its lines is the one that the judge tells, and arrows and invariants hold; else None.
+
+    A line that is equal to a told one needs no other check: its fields, its number and its hash follow."""
+    opening = _opening(log[0], judged.name) if log else None
+    if contract is None or opening is None or opening.digest != contract.digest or not has_hash(b"", opening):
+        return None
+    telling, chain, number = Telling(judged, contract), opening.seal, 1
+    arrows = {view.noun: Arrows(view) for view in judged.views}
+    oath, problems = Oath(judged.invariants if own else ()), list[tuple[Code, str]]()
+    common = {"dialect": judged.name, "written_in": opening.written_in}
+    extensions, head = 0, None
+
+    def say(code: Code, message: str) -> None:
+        problems.append((code, message))
+
+    def is_next(wanted: dict[str, Any]) -> bool:
+        nonlocal chain, number
+        metadata = wanted["metadata"]
+        metadata |= common
+        metadata["line"] = number
+        chain = hashlib.sha256(bytes.fromhex(chain) + _sorted(wanted)).hexdigest()
+        metadata["hash"] = chain
+        found = _decode(log[number]) if number < len(log) else None
+        number += 1
+        oath.consume(wanted, say)
+        return bool(found == wanted) and _encode(found) == log[number - 1]
+
+    for line in canonical:
+        if line.get("event_type") == HEAD:
+            head = line
+            break
+        if number < len(log) and b'"from_state":null' in log[number]:
+            telling.learn(_decode(log[number]))
+        for wanted in telling.lines(line):
+            if number == 1 and wanted["metadata"]["at"] != opening.at:
+                return None
+            arrows[wanted["event_type"].removesuffix("_state_transition")].check(wanted, say)
+            extensions += "extension" in wanted["metadata"]
+            if not is_next(wanted) or problems:
+                return None
+    if head is None or number != len(log) - 1:
+        return None
+    said, shown = head["metadata"], telling.shown
+    metadata = {name: said[name] for name in ("tenant", "run_id", "correlation_id") if name in said}
+    metadata |= telling.closing(head) | {"lines": number - 1, "chain": chain if number > 1 else ""}
+    closing = {**head, "from_state": shown, "to_state": shown, "metadata": metadata}
+    is_right = opening.tenant == said["tenant"] and opening.owner == said["run_id"]
+    if not is_next(closing) or problems or not is_right or opening.correlation_id != said.get("correlation_id"):
+        return None
+    return Exact(lines=len(log), extensions=extensions, state=shown, chain=chain)
+
+
+def _opening(raw: bytes, dialect: str) -> Opening | None:
+    try:
+        document = parse(raw)
+    except (ValueError, RecursionError):
+        return None
+    found = read_opening(document, dialect) if is_opening(document) else None
+    return None if found is None or found.problems else found.opening
+
 
 def compare(
     judged: Judged, contract: Contract | None, told: Iterable[Numbered], canonical: Iterable[Doc]
 ) -> Iterator[Finding]:
     """Every difference between a dialect's log and what its canonical log looks like in these words."""
     found = list(told)
-    facts: dict[str, dict[str, Any]] = {}
+    telling = Telling(judged, contract)
     for _, line in found:
-        said = line["metadata"]
-        if line.get("from_state") is None and "step" in said:
-            facts.setdefault(said["step"], {name: said[name] for name in FACTS if name in said})
-    telling = Telling(judged, contract, facts)
+        telling.learn(line)
     expected: list[dict[str, Any]] = []
     head: Doc | None = None
     for line in canonical:
@@ -172,7 +275,11 @@ def compare(
         said = f"the journal shows {len(expected)} transitions in this dialect's words, the log has {len(moves)}"
         yield Finding(found[-1][0] if found else 0, Code.PROJECTION, run, said)
     if found and found[-1][1].get("event_type") == HEAD:
-        yield from _closing(found[-1], head, telling.shown, run)
+        place, last = found[-1]
+        for name, value in telling.closing(head).items():
+            if last["metadata"].get(name) != value:
+                said = f"the closing line has {quoted(last['metadata'].get(name))} as metadata.{name}"
+                yield Finding(place, Code.PROJECTION, run, f"{said}, but the journal says {quoted(value)}")
 
 
 def _unlike(wanted: Doc, line: Doc, contract: Contract | None) -> Iterator[str]:
@@ -185,22 +292,6 @@ def _unlike(wanted: Doc, line: Doc, contract: Contract | None) -> Iterator[str]:
         if expected.get(name) != said.get(name):
             found, known = quoted(said.get(name)), quoted(expected.get(name))
             yield f"metadata.{name} is {found}, but the journal says {known}"
-
-
-def _closing(last: Numbered, head: Doc | None, shown: str | None, run: str | None) -> Iterator[Finding]:
-    place, line = last
-    known: Doc = {} if head is None else head["metadata"]
-    expected = {"head": known.get("hash"), "canonical": known.get("state"), "state": shown}
-    expected |= {name: known.get(name) for name in ("entries", "seq", "at")}
-    for name, value in expected.items():
-        if line["metadata"].get(name) != value:
-            found = quoted(line["metadata"].get(name))
-            said = f"the closing line has {found} as metadata.{name}, but the journal says {quoted(value)}"
-            yield Finding(place, Code.PROJECTION, run, said)
-
-
-FACTS = ("kind", "order", "depends_on", "max_attempts", "on_failure", "completion")
-OF_RUN = ("workflow", "version", "steps")
 
 
 def _arrow(line: Doc) -> str:

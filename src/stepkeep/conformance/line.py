@@ -11,9 +11,8 @@ from typing import Any
 
 import msgspec
 
-from stepkeep.conformance.encoding import LONGEST_LINE, as_bytes, compact, parse
-from stepkeep.conformance.opening import Opening, Problem, is_opening, read_opening, read_quickly
-from stepkeep.conformance.quick import RunLine, StepHop, StepLine, quick_line, text_of
+from stepkeep.conformance.encoding import compact, parse
+from stepkeep.conformance.opening import Opening, Problem, is_opening, read_opening
 from stepkeep.conformance.report import Code, quoted
 from stepkeep.conformance.schema import HEAD, HEADS, LINE, OWNERS, SHAPES, Shape, misfits, timestamp_of
 
@@ -62,27 +61,13 @@ class Reading(msgspec.Struct, frozen=True):
 
 
 def read_line(raw: bytes | str) -> Reading:
-    """Read one line, with or without its newline."""
-    if len(raw) > LONGEST_LINE:
-        return _read_slowly(raw)
-    encoded = as_bytes(raw)
-    quick = quick_line(encoded)
-    if quick is not None and quick.metadata.hop < quick.metadata.hops:
-        line = _quick_value(quick)
-        if _agrees(line, quick):
-            return Reading(line, (), (line.journal, line.owner))
-    opening = read_quickly(encoded) if quick is None else None
-    return _read_slowly(raw) if opening is None else Reading(None, (), ("run", opening.owner), opening)
-
-
-def _read_slowly(raw: bytes | str) -> Reading:
-    """Read a line field by field, and list everything that is wrong with it."""
+    """Read one line, with or without its newline, and list everything that is wrong with it."""
     try:
         document = parse(raw)
     except (ValueError, RecursionError) as error:
         return Reading(None, ((Code.JSON, f"this is not a JSON object: {quoted(str(error))[1:-1]}"),))
     if is_opening(document):
-        first = read_opening(raw, document)
+        first = read_opening(document)
         return Reading(None, first.problems, owner_of(document.get("metadata")), first.opening)
     problems = list(misfits(document, WHOLE_LINE, "")) or list(_metadata_misfits(document))
     if problems:
@@ -91,11 +76,8 @@ def _read_slowly(raw: bytes | str) -> Reading:
         line = _value(document)
     except RecursionError:
         return Reading(None, ((Code.JSON, "its detail is nested too deeply"),), owner_of(document["metadata"]))
-    return Reading(
-        line,
-        tuple((Code.CONTRADICTION, said) for said in _contradictions(line, document)),
-        (line.journal, line.owner),
-    )
+    contradictions = tuple((Code.CONTRADICTION, said) for said in _contradictions(line, document))
+    return Reading(line, contradictions, (line.journal, line.owner))
 
 
 def _metadata_misfits(document: dict[str, Any]) -> Iterator[str]:
@@ -155,78 +137,31 @@ def _value(document: dict[str, Any]) -> Line:
     )
 
 
-def _quick_value(found: RunLine | StepLine) -> Line:
-    told = found.metadata
-    step = told if isinstance(told, StepHop) else None
-    lasted = None if step is None else step.duration_seconds
-    return Line(
-        journal="run",
-        about="run" if step is None else "step",
-        owner=told.run_id,
-        tenant=told.tenant,
-        correlation_id=told.correlation_id,
-        seq=told.seq,
-        at=told.at,
-        source=found.from_state,
-        target=found.to_state,
-        trigger=found.trigger,
-        place=told.hop,
-        places=told.hops,
-        by=told.cause,
-        event=told.event,
-        actor=told.actor,
-        detail=None if told.detail is None else text_of(told.detail),
-        seal=None if told.hash is None else bytes.fromhex(told.hash),
-        step=None if step is None else step.step,
-        no=-1 if step is None else step.no,
-        of=told.of,
-        fence=None if step is None else step.fence,
-        attempt=None if step is None else step.attempt,
-        took=None if lasted is None else round(lasted * 1_000_000),
-        due_at=None if step is None else step.due_at,
-        category=told.category,
-        error=told.error,
-        digest=None if step is None else step.digest,
-    )
-
-
-def _agrees(line: Line, found: RunLine | StepLine) -> bool:
-    """Whether `_contradictions` would find nothing."""
-    if found.severity != severity_of(line) or found.timestamp != timestamp_of(line.at):
-        return False
-    told = found.metadata
-    if not isinstance(told, StepHop):
-        return found.entity_id == line.owner
-    retries = None if line.attempt is None else line.attempt - (line.target != "retrying")
-    lasted = None if line.took is None else line.took / 1_000_000
-    entity = f"{line.owner}/{line.step}"
-    return (found.entity_id, told.retry_count, told.duration_seconds) == (entity, retries, lasted)
-
-
 def _contradictions(line: Line, document: dict[str, Any]) -> Iterator[str]:
     """Check fields that are determined by other fields of the same line."""
     metadata = document["metadata"]
     entity = line.owner if line.step is None else f"{line.owner}/{line.step}"
     retries = None if line.attempt is None else line.attempt - (line.target != "retrying")
-    implied = {
-        "timestamp": (document["timestamp"], timestamp_of(line.at)),
-        "severity": (document["severity"], severity_of(line)),
-        "entity_id": (document["entity_id"], entity),
-        "metadata.retry_count": (metadata.get("retry_count"), retries),
-        "metadata.duration_seconds": (
-            metadata.get("duration_seconds"),
-            None if line.took is None else line.took / 1_000_000,
-        ),
-    }
+    lasted = None if line.took is None else line.took / 1_000_000
+    said = [document["timestamp"], document["severity"], document["entity_id"]]
+    said += [metadata.get("retry_count"), metadata.get("duration_seconds")]
+    follows = [timestamp_of(line.at), severity_of(line), entity, retries, lasted]
     if line.about in ("note", "head"):
-        implied["from_state"] = (line.source, line.target)
-        implied["trigger"] = (line.trigger, "exported" if line.about == "head" else line.event)
+        said += [line.source, line.trigger]
+        follows += [line.target, "exported" if line.about == "head" else line.event]
     if line.about == "head":
-        implied["to_state"] = (line.target, metadata["state"])
-        implied["metadata.entries"] = (metadata["entries"], line.seq)
-    for name, (said, follows) in implied.items():
-        if said != follows:
-            yield f"{name} is {quoted(said)} where the rest of the line says {quoted(follows)}"
+        said += [line.target, metadata["entries"]]
+        follows += [metadata["state"], line.seq]
+    for name, found, expected in zip(IMPLIED, said, follows, strict=False) if said != follows else ():
+        if found != expected:
+            yield f"{name} is {quoted(found)} where the rest of the line says {quoted(expected)}"
+
+
+IMPLIED = (
+    "timestamp", "severity", "entity_id", "metadata.retry_count", "metadata.duration_seconds", "from_state", "trigger",
+    "to_state", "metadata.entries",
+)  # fmt: skip
+"""The fields that follow from others: those of every line, of notes and closing lines, and of closing lines."""
 
 
 def severity_of(line: Line) -> str:

@@ -7,21 +7,15 @@ hops. `line.py` and `dialect_line.py` call it for each line of that event type.
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterator, Mapping
-from functools import lru_cache
 from typing import Any
 
 import msgspec
-from msgspec import Raw
-from msgspec.structs import replace
 
-from stepkeep.conformance.encoding import compact, in_order, parse
-from stepkeep.conformance.quick import hashed_text, quick_definition
+from stepkeep.conformance.encoding import compact
 from stepkeep.conformance.report import Code, quoted
 from stepkeep.conformance.schema import (
     DIALECT_OPENING,
-    FORMATS,
     OPENING,
     OPENING_LINE,
     WHOLE_OPENING,
@@ -35,8 +29,7 @@ Problem = tuple[Code, str]
 class Opening(msgspec.Struct, frozen=True, kw_only=True):
     """The first line of a run's log. `definition` is the parsed document, `document` its bytes.
 
-    `written` is the whole line; `hashed` is the text that its hash `seal` is over, where it is known already. `live`:
-    lines are added while the run goes on.
+    `raw` is the whole line, parsed, and `seal` its hash. `live`: lines are added while the run goes on.
     """
 
     owner: str
@@ -47,9 +40,8 @@ class Opening(msgspec.Struct, frozen=True, kw_only=True):
     digest: str
     definition: Mapping[str, Any]
     document: bytes
-    written: bytes | str
+    raw: Mapping[str, Any]
     seal: str = ""
-    hashed: bytes = b""
     journal: str = "run"
     live: bool = False
 
@@ -61,62 +53,11 @@ class OpeningReading(msgspec.Struct, frozen=True):
     problems: tuple[Problem, ...] = ()
 
 
-def read_quickly(raw: bytes, dialect: str | None = None) -> Opening | None:
-    """Such a line if it is written as an export writes it and has no problem; None for every other line."""
-    found = quick_definition(raw)
-    if found is None:
-        return None
-    told = found.metadata
-    document = bytes(told.definition)
-    definition = _known(document)
-    if definition is None or hashlib.sha256(document).hexdigest() != told.digest:
-        return None
-    own = (None, None, True) if dialect is None else (dialect, 0, False)
-    said = found.entity_id, found.timestamp, told.written_in, told.dialect, told.line, told.hash is None
-    implied = told.run_id, timestamp_of(told.at), definition.get("dialect"), *own
-    if said != implied or told.format not in FORMATS:
-        return None
-    if dialect is None and (told.correlation_id is None or told.live):
-        return None
-    opening = Opening(
-        owner=told.run_id,
-        tenant=told.tenant,
-        correlation_id=told.correlation_id,
-        at=told.at,
-        written_in=told.written_in,
-        digest=told.digest,
-        definition=definition,
-        document=document,
-        written=raw,
-        seal=told.hash or "",
-        live=told.live,
-    )
-    if dialect is None:
-        return opening
-    told.definition = Raw(_in_order(document))
-    return replace(opening, hashed=hashed_text(found))
-
-
-@lru_cache(maxsize=64)
-def _known(document: bytes) -> dict[str, Any] | None:
-    """A definition that is written without spaces and without a repeated key. Most logs have few of them."""
-    try:
-        found = parse(document)
-        return found if compact(found).encode() == document else None
-    except (ValueError, RecursionError):
-        return None
-
-
-@lru_cache(maxsize=64)
-def _in_order(document: bytes) -> bytes:
-    return compact(in_order(_known(document))).encode()
-
-
 def is_opening(document: Mapping[str, Any]) -> bool:
     return document.get("event_type") == OPENING
 
 
-def read_opening(written: bytes | str, document: dict[str, Any], dialect: str | None = None) -> OpeningReading:
+def read_opening(document: dict[str, Any], dialect: str | None = None) -> OpeningReading:
     """Read such a line of a canonical log, or of a log in this dialect. `document` is the parsed line."""
     wrong = list(misfits(document, WHOLE_OPENING, ""))
     if not wrong:
@@ -137,7 +78,7 @@ def read_opening(written: bytes | str, document: dict[str, Any], dialect: str | 
         digest=metadata["digest"],
         definition=metadata["definition"],
         document=document_bytes,
-        written=written,
+        raw=document,
         seal=metadata.get("hash", ""),
         live="live" in metadata,
     )
@@ -150,11 +91,11 @@ def read_opening(written: bytes | str, document: dict[str, Any], dialect: str | 
 
 def _document(definition: Mapping[str, Any], digest: str) -> bytes:
     """The bytes of the definition. The C encoder is tried first: it differs only in how it writes some fractions."""
-    quick = _encode(definition).encode()
+    quick = _encode(definition)
     return quick if hashlib.sha256(quick).hexdigest() == digest else compact(definition).encode()
 
 
-_encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
+_encode = msgspec.json.Encoder().encode
 
 
 def _contradictions(said: Mapping[str, Any], opening: Opening, dialect: str | None) -> Iterator[str]:

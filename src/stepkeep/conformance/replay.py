@@ -236,7 +236,7 @@ class Ledger:
     def _follow(self, line: DialectLine, say: Say) -> None:
         arrows = self._arrows[line.kind]
         assert line.target is not None
-        arrows.check(line, say)
+        arrows.check(line.raw, say)
         key = line.kind, line.entity
         before = self._states.get(key, UNKNOWN if self._lost else None)
         self._check_continuity(arrows.view, line, before, say)
@@ -310,10 +310,10 @@ class Arrows:
         self.view = view
         self._right: set[tuple[object, ...]] = set()
 
-    def check(self, line: DialectLine, say: Say) -> None:
-        said = line.raw["metadata"]
+    def check(self, line: Line, say: Say) -> None:
+        said = line["metadata"]
         told = said.get("because"), said.get("ground"), said.get("extension")
-        arrow = line.source, line.target, line.trigger, *told
+        arrow = line["from_state"], line["to_state"], line["trigger"], *told
         if arrow in self._right:
             return
         found: list[tuple[Code, str]] = []
@@ -324,10 +324,10 @@ class Arrows:
             self._right.add(arrow)
 
 
-def check_arrow(view: MachineView, line: DialectLine, say: Say) -> None:
+def check_arrow(view: MachineView, line: Line, say: Say) -> None:
     """Check that the arrow is in the dialect's machine, or is a listed extension and marked as one."""
-    source, target = line.source, line.target or ""
-    hop = f"{view.noun} {quoted(line.entity)} goes from {quoted(source)} to {quoted(target)}"
+    source, target, trigger = line["from_state"], line["to_state"] or "", line["trigger"]
+    hop = f"{view.noun} {quoted(line['entity_id'])} goes from {quoted(source)} to {quoted(target)}"
     strange = [state for state in (source, target) if state not in (None, *view.states, *view.extra)]
     if strange:
         say(Code.ILLEGAL, f"{hop}: a {view.noun} is never {quoted(strange[0])}")
@@ -337,12 +337,12 @@ def check_arrow(view: MachineView, line: DialectLine, say: Say) -> None:
         ruled_out = next((one.cites for one in view.forbidden if _matches(one.source, one.target, source, target)), "")
         say(Code.ILLEGAL, f"{hop}: there is no such arrow" + (f" ({ruled_out} rules it out)" if ruled_out else ""))
         return
-    metadata = line.raw["metadata"]
+    metadata = line["metadata"]
     because = metadata.get("because")
-    named = [one for one in listed if (one.trigger or because or line.trigger) == line.trigger]
+    named = [one for one in listed if (one.trigger or because or trigger) == trigger]
     if not named:
         words = sorted({one.trigger or "its canonical trigger" for one in listed})
-        say(Code.ILLEGAL, f"{hop} by {quoted(line.trigger)}; that arrow is for {' or '.join(words)}")
+        say(Code.ILLEGAL, f"{hop} by {quoted(trigger)}; that arrow is for {' or '.join(words)}")
         return
     extensions = [isinstance(one, Extension) for one in named]
     if because is not None:
@@ -351,23 +351,23 @@ def check_arrow(view: MachineView, line: DialectLine, say: Say) -> None:
     claimed = metadata.get("extension") is True
     if all(extensions) and not claimed:
         own = sorted({str(one.trigger) for one in listed if not isinstance(one, Extension)})
-        said = f" by {quoted(line.trigger)}; the specification's arrow is for {' or '.join(own)}"
+        said = f" by {quoted(trigger)}; the specification's arrow is for {' or '.join(own)}"
         said = said if own else ": the specification has no such arrow"
         say(Code.ILLEGAL, f"{hop}{said}, and the line does not say it is an extension")
     if not any(extensions) and claimed:
         say(Code.CONTRADICTION, f"{hop} and says it is an extension, but the specification has this arrow")
 
 
-def _check_ground(view: MachineView, line: DialectLine, hop: str, say: Say) -> Arrow | Extension | None:
+def _check_ground(view: MachineView, line: Line, hop: str, say: Say) -> Arrow | Extension | None:
     """Check that the word is the one that the line's own ground asks for. Returns its row if it is."""
-    metadata = line.raw["metadata"]
+    metadata = line["metadata"]
     because, ground = metadata["because"], metadata.get("ground") or metadata["because"]
-    right = view.word(line.source, line.target or "", because, ground)
+    right = view.word(line["from_state"], line["to_state"] or "", because, ground)
     word = None if right is None else right.trigger or because
-    if word == line.trigger:
+    if word == line["trigger"]:
         return right
     said = "no word covers that" if word is None else f"the word for that is {quoted(word)}"
-    say(Code.ILLEGAL, f"{hop} by {quoted(line.trigger)} on the ground {quoted(ground)}; {said}")
+    say(Code.ILLEGAL, f"{hop} by {quoted(line['trigger'])} on the ground {quoted(ground)}; {said}")
     return None
 
 
