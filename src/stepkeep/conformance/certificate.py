@@ -19,16 +19,15 @@ import msgspec
 from stepkeep.conformance.adoption import check_originals, references_in
 from stepkeep.conformance.chain import ChainVerdict
 from stepkeep.conformance.contract import Contract, read_contract
-from stepkeep.conformance.dialect_words import Exact, compare, told_exactly
 from stepkeep.conformance.digests import Payloads, compare_payloads
-from stepkeep.conformance.line import read_line
+from stepkeep.conformance.line import is_opening, read_line
 from stepkeep.conformance.machines import Machines
-from stepkeep.conformance.opening import is_opening
-from stepkeep.conformance.replay import replay_lines
 from stepkeep.conformance.report import Code, Finding, Report, quoted
 from stepkeep.conformance.schema import HEAD
 from stepkeep.conformance.tree import TreeVerdict
 from stepkeep.conformance.verify import verify_lines
+from stepkeep.conformance.words.dialect_words import Exact, compare, told_exactly
+from stepkeep.conformance.words.replay import replay_lines
 from stepkeep.dialects.dialect import Judged
 
 UNREADABLE = frozenset({Code.JSON, Code.SCHEMA})

@@ -1,7 +1,7 @@
 """Turns journal entries into log lines of a dialect, numbered without a gap and chained line by line.
 
 Pure. It applies the dialect's projection and omits what that does not show. `log.py` and `projected.py` call it;
-`conformance/replay.py` reads the result without knowing this file. `docs/conformance.md` describes the format.
+`conformance/words/replay.py` reads the result without knowing this file. `docs/conformance.md` describes the format.
 """
 
 from __future__ import annotations

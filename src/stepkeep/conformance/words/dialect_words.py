@@ -13,14 +13,14 @@ from typing import Any
 import msgspec
 
 from stepkeep.conformance.contract import Contract, PlannedRule
-from stepkeep.conformance.dialect_line import has_hash
 from stepkeep.conformance.encoding import parse
 from stepkeep.conformance.history import PHASES
-from stepkeep.conformance.opening import Opening, is_opening, read_opening
-from stepkeep.conformance.replay import Arrows, Oath
+from stepkeep.conformance.line import Opening, is_opening, read_opening
 from stepkeep.conformance.report import Code, Finding, quoted
 from stepkeep.conformance.schema import HEAD
-from stepkeep.conformance.shown import facts_of, is_final
+from stepkeep.conformance.words.dialect_line import has_hash
+from stepkeep.conformance.words.replay import Arrows, Oath
+from stepkeep.conformance.words.shown import facts_of, is_final
 from stepkeep.dialects.dialect import Judged
 from stepkeep.dialects.grounds import FACTUAL, FINAL, Seen, fact_of
 from stepkeep.dialects.projection import Shown

@@ -7,20 +7,21 @@ and continues, so that one change causes one finding. `stepkeep log verify --as`
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from msgspec.structs import replace
 
 from stepkeep.conformance.contract import Contract
-from stepkeep.conformance.dialect_line import DialectLine, has_hash, read_dialect_line
 from stepkeep.conformance.digests import Digests
+from stepkeep.conformance.line import Opening
 from stepkeep.conformance.machines import UNKNOWN, Say
-from stepkeep.conformance.opening import Opening
-from stepkeep.conformance.plain import PlainStory
 from stepkeep.conformance.report import MOST_FINDINGS, Code, Findings, Report, quoted
-from stepkeep.conformance.shown import ShownRun, Ways, as_canonical
-from stepkeep.conformance.verify import pinned, undefined_note
+from stepkeep.conformance.verify import Owner, follow_log, pinned, undefined_note
+from stepkeep.conformance.words.dialect_line import DialectLine, DialectReading, has_hash, read_dialect_line
+from stepkeep.conformance.words.plain import PlainStory
+from stepkeep.conformance.words.shown import ShownRun, Ways, as_canonical
 from stepkeep.dialects.dialect import Invariant, Judged, Line
 from stepkeep.dialects.machine import ANY, Arrow, Extension, MachineView
-
-Owner = tuple[str, str]
 
 MOST_ARROWS = 4096
 """How many arrows are remembered; a word may be an open prefix, so a log could name any number."""
@@ -41,63 +42,34 @@ def replay_lines(
     where it is missing, by `contract` if that is given. A certificate compares it with its canonical log instead.
     Other logs have only the fields of seed 004: no chain, no closing line.
     """
-    findings = Findings(most)
+    findings, undefined = Findings(most), 0
     kinds = {"run": judged.run, "step": judged.step, "worker": judged.worker, "undo": judged.undo}
     nouns = {view.noun: kind for kind, view in kinds.items() if view is not None}
     ways = {kind: Ways(view) for kind, view in (("step", judged.step), ("undo", judged.undo)) if view is not None}
     arrows = {kind: Arrows(view) for kind, view in kinds.items() if view is not None}
-    ledgers: dict[Owner, Ledger] = {}
-    closed: set[Owner] = set()
-    number = undefined = 0
     spanning = Spanning(judged)
-    for number, raw in enumerate(lines, 1):
+
+    def read(raw: bytes | str) -> DialectReading:
         reading = read_dialect_line(raw, judged.name, nouns, sealed=sealed)
-        owner = reading.owner if sealed else ("run", "")
-        run = owner[1] if owner else None
+        return reading if sealed else replace(reading, owner=("run", ""))
 
-        def say(code: Code, message: str, number: int = number, run: str | None = run) -> None:
-            findings.add(number, code, run or None, message)
+    def begin(owner: Owner, reading: Any, say: Say) -> Ledger:
+        nonlocal undefined
+        ledger = Ledger(judged, arrows, spanning, sealed=sealed)
+        known = contract if reading.opening is None else pinned(reading.opening, say)
+        if owner[0] == "run" and known is not None and alone:
+            ledger.shown = ShownRun(known, judged, ways)
+        undefined += sealed and owner[0] == "run" and reading.opening is None and contract is None
+        return ledger
 
-        for code, message in reading.problems:
-            say(code, message)
-        if owner is None:
-            continue
-        if owner in closed:
-            say(Code.AFTER_HEAD, "the journal was closed before this line")
-            continue
-        first = owner not in ledgers
-        if first:
-            ledgers[owner] = Ledger(judged, arrows, sealed=sealed)
-            known = contract if reading.opening is None else pinned(reading.opening, say)
-            if known is not None and alone and owner[0] == "run":
-                ledgers[owner].shown = ShownRun(known, judged, ways)
-        ledger = ledgers[owner]
-        ledger.last_line = number
-        undefined += sealed and first and owner[0] == "run" and reading.opening is None and contract is None
-        if reading.opening is not None:
-            ledger.open(reading.opening, say, first=first)
-        elif reading.line is None:
-            ledger.damage()
-        else:
-            if sealed:
-                spanning.consume(reading.line, say)
-            if ledger.take(reading.line, say):
-                del ledgers[owner]
-                closed.add(owner)
-    unclosed = [(name, ledger) for (_, name), ledger in ledgers.items() if sealed]
-    for name, ledger in unclosed:
-        if not ledger.goes_on:
-            findings.add(ledger.last_line, Code.INCOMPLETE, name, "the journal ends here without its closing line")
-    going_on = sum(ledger.goes_on for _, ledger in unclosed)
-    if number == 0:
-        findings.add(0, Code.EMPTY, None, "there is not a single line, so there is nothing to verify")
-    kept = tuple(sorted(findings.kept, key=lambda finding: finding.line))
+    ledgers, runs, number = follow_log(lines, read, begin, findings)
+    live = sum(ledger.is_live for ledger in ledgers.values())
     notes = (
         *((undefined_note(undefined),) if undefined else ()),
-        *((f"this is a live log: {going_on} of its journals go on",) if going_on else ()),
+        *((f"this is a live log: {live} of its journals go on",) if live else ()),
         *spanning.notes,
     )
-    return Report(kept, len(ledgers) + len(closed), number, findings.omitted, notes)
+    return findings.report(runs, number, notes)
 
 
 class Spanning:
@@ -129,8 +101,8 @@ class Spanning:
 class Ledger:
     """The state of one run's (or worker's) log so far."""
 
-    def __init__(self, judged: Judged, arrows: Mapping[str, Arrows], *, sealed: bool) -> None:
-        self._judged, self._arrows, self._sealed = judged, arrows, sealed
+    def __init__(self, judged: Judged, arrows: Mapping[str, Arrows], spanning: Spanning, *, sealed: bool) -> None:
+        self._judged, self._arrows, self._sealed, self._spanning = judged, arrows, sealed, spanning
         self._states: dict[tuple[str, str], str] = {}
         self._lost = False
         self._damaged = False
@@ -151,6 +123,8 @@ class Ledger:
 
     def take(self, line: DialectLine, say: Say) -> bool:
         """Follow one more line. Returns True for the closing line."""
+        if self._sealed:
+            self._spanning.consume(line, say)
         if self._sealed and not self._in_place(line, say):
             return False
         self._check_time(line, say)
@@ -175,9 +149,13 @@ class Ledger:
         return line.kind == "head"
 
     @property
-    def goes_on(self) -> bool:
+    def is_live(self) -> bool:
         """Whether the log says that it is live, and what it tells of has not ended: then it has no closing line yet."""
-        return self._is_live and not self._has_ended
+        return self._sealed and self._is_live and not self._has_ended
+
+    @property
+    def goes_on(self) -> bool:
+        return self.is_live or not self._sealed
 
     def open(self, opening: Opening, say: Say, *, first: bool) -> None:
         """Follow the line with the definition, which must be the first one."""

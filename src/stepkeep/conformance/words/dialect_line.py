@@ -13,9 +13,8 @@ from typing import Any
 
 import msgspec
 
-from stepkeep.conformance.encoding import compact, in_order, parse
-from stepkeep.conformance.line import owner_of
-from stepkeep.conformance.opening import Opening, Problem, is_opening, read_opening
+from stepkeep.conformance.encoding import compact, encoded, in_order, parse
+from stepkeep.conformance.line import Opening, Problem, is_opening, owner_of, read_opening
 from stepkeep.conformance.report import Code, quoted
 from stepkeep.conformance.schema import (
     EPOCH,
@@ -188,14 +187,11 @@ def line_hash(before: bytes, document: Mapping[str, Any]) -> bytes:
 def has_hash(before: bytes, line: DialectLine | Opening) -> bool:
     """Whether a line has the hash that it says. The C encoder is tried first; it writes some fractions otherwise."""
     metadata = {name: value for name, value in line.raw["metadata"].items() if name != "hash"}
+    quick = hashlib.sha256(before + encoded({**line.raw, "metadata": metadata}, in_order=True)).hexdigest()
     try:
-        quick = hashlib.sha256(before + _encode({**line.raw, "metadata": metadata})).hexdigest()
         return quick == line.seal or line_hash(before, line.raw).hex() == line.seal
-    except (RecursionError, TypeError):
+    except RecursionError:
         return False
-
-
-_encode = msgspec.json.Encoder(order="sorted").encode
 
 
 # -- what is wrong with one line -------------------------------------------------------------------------------------
