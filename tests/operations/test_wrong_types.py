@@ -238,7 +238,7 @@ def test_no_method_about_people_fails_on_a_wrong_type(name: str, tmp_path: Path)
         "migrations.preview_all": {"workflow": "nothing", "to": 2},
         "continuations.preview": {"run_id": NOBODYS, "how": "retry"},
         "continuations.rerun": {"run_id": NOBODYS, "start": "s"},
-        "continuations.fork": {"run_id": NOBODYS, "at": "s"},
+        "continuations.fork": {"run_id": NOBODYS, "start": "s"},
         "interventions.request_changes": {"run_id": NOBODYS, "comment": "why"},
         "interventions.escalate": {"run_id": NOBODYS, "reason": "why"},
         "interventions.reassign": {"run_id": NOBODYS, "step": "s", "fail": True, "reason": "why"},

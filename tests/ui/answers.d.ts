@@ -847,7 +847,7 @@ type Body<A extends string> =
 	A extends `/runs/${string}/cancel` ? { compensate?: boolean; reason?: string; by?: string | null; } | null :
 	A extends `/runs/${string}/continuation-preview` ? { how: "fork" | "rerun" | "retry"; start?: string | null; input?: any; version?: number | null; by?: string | null; } :
 	A extends `/runs/${string}/escalate` ? { step?: string | null; reason: string; for?: string | null; by?: string | null; } :
-	A extends `/runs/${string}/fork` ? { at: string; input?: any; version?: number | null; by?: string | null; } :
+	A extends `/runs/${string}/fork` ? { start: string; input?: any; version?: number | null; by?: string | null; } :
 	A extends `/runs/${string}/freeze` ? { reason: string; by?: string | null; } :
 	A extends `/runs/${string}/messages` ? NewMessage :
 	A extends `/runs/${string}/migrate` ? { to: number; reason?: string; by?: string | null; } :

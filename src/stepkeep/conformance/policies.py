@@ -1,7 +1,7 @@
 """Checks the verdicts of policies in a log: what a rule said about a step, and what the step did then.
 
 A verdict is in the detail of a cause, under the name of its step. It is compared with the hop and with the rules of the
-pinned definition. Live rules are not in a log; `policy replay` evaluates them again. `enabled.py` calls it.
+pinned definition. Live rules are not in a log; `policies replay` evaluates them again. `enabled.py` calls it.
 """
 
 from __future__ import annotations
