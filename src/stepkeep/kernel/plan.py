@@ -505,7 +505,7 @@ def laid_out(definition: Definition) -> tuple[StepDefinition, ...]:
 def queue_specs(definition: Definition) -> tuple[QueueSpec | None, ...]:
     """What each step number requires of a worker (None: no worker, or no such step)."""
     steps = laid_out(definition)
-    main = [_spec(step.executor, step.capabilities, step.queue) for step in steps]
+    main = [_spec(step.executor, asked_of_workers(step), step.queue) for step in steps]
     undo = [_undo_spec(step.undo, step) if step.undo else None for step in steps]
     check = QueueSpec(kind="rules", capabilities=definition.check_capabilities or ()) if definition.rules else None
     cases = [case.step for step in steps if isinstance(step.growth, Switch) for case in step.growth.cases]
@@ -518,6 +518,17 @@ def queue_specs(definition: Definition) -> tuple[QueueSpec | None, ...]:
         )
     ]
     return (*main, *undo, check, *of_cases)
+
+
+FLOW = "flow-version:"
+"""Begins the word that a queue of a flow asks of workers: they have this version of the function."""
+
+
+def asked_of_workers(step: StepDefinition) -> tuple[str, ...]:
+    """What a step asks of workers besides its handler: its capabilities, and the version of its flow."""
+    if not isinstance(step.growth, Flow) or step.growth.version is msgspec.UNSET:
+        return step.capabilities
+    return (*step.capabilities, f"{FLOW}{step.growth.version}")
 
 
 def _undo_spec(undo: Undo, step: StepDefinition) -> QueueSpec | None:

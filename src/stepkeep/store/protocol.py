@@ -69,6 +69,7 @@ from stepkeep.store.records import (
     Searched,
     SignedHead,
     TailEntry,
+    UnfitStep,
     UnsignedHead,
     WholeRun,
     Words,
@@ -332,6 +333,10 @@ class Store(ABC):
     async def find_oldest_live(self, tenant: str) -> str | None:
         """The id of the oldest unfinished run, also of a quarantined one: every run before it has ended."""
         return first(await self._read(lambda row: str(row[0]), self.sql.find_oldest_live, tenant))
+
+    async def find_unfit(self, tenant: str, after: str, limit: int) -> list[UnfitStep]:
+        """Flows that hold until other code is there, of runs behind an id, by run and number."""
+        return await self._find(columns.unfit_from, self.sql.find_unfit, tenant, after, limit)
 
     async def read_signed_heads(self, tenant: str, run_id: str) -> list[SignedHead]:
         statement = self.sql.read_signed_heads

@@ -168,6 +168,15 @@ class UnsignedHead(NamedTuple):
     head: bytes
 
 
+class UnfitStep(NamedTuple):
+    """A flow that holds until other code is there than that of the digests in `tried`."""
+
+    run_id: str
+    no: int
+    queue: int
+    tried: tuple[str, ...]
+
+
 class Evidence(msgspec.Struct, frozen=True, gc=False):
     """Why an attempt failed: JSON with its traceback, its inputs and its log lines. No part of the record."""
 

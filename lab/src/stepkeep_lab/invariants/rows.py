@@ -282,6 +282,11 @@ def _is_adopted(row: Step) -> bool:
     return row.note is not None and row.note.adopted is not None
 
 
+def _tries_code(plan: Plan, row: Step) -> bool:
+    """Whether the row is a flow that waits for other code."""
+    return isinstance(plan.of(row).growth, Flow) and row.note is not None and bool(row.note.tried)
+
+
 def _row_is_sound(plan: Plan, row: Step) -> None:
     """I10, and the shape of a lease."""
     retry, leased, limits, shape = plan.of(row).retry, row.worker is not None, "I10 limits", "leases are whole"
@@ -304,7 +309,7 @@ def _row_is_sound(plan: Plan, row: Step) -> None:
         row.losses,
     )
     must(
-        not is_exhausted(row) or plan.of(row).holds,
+        not is_exhausted(row) or plan.of(row).holds or _tries_code(plan, row),
         limits,
         "step {} holds, and its definition does not say so",
         row.no,

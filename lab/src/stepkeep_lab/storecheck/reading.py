@@ -67,6 +67,7 @@ async def _of_tenant(store: Store, tenant: str, records: Sequence[RunRecord], ke
         "definitions": await store.list_definitions(tenant),
         "settings": await store.list_settings(tenant, "network"),
         "oldest live": await store.find_oldest_live(tenant),
+        "unfit": await store.find_unfit(tenant, FIRST_ID, 1000),
         "unsigned": await store.find_unsigned(tenant, "k", FIRST_ID, 1000),
         "queues": sorted(msgspec.json.encode(spec) for _, spec in await store.list_queues(tenant)),
         "runs": records,

@@ -12,6 +12,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from stepkeep.kernel.composition.children import child_ended
+from stepkeep.kernel.composition.flows import change_code
 from stepkeep.kernel.composition.resuming import resume
 from stepkeep.kernel.decide.checkpoints import checkpoint
 from stepkeep.kernel.decide.decision import (
@@ -41,6 +42,7 @@ from stepkeep.kernel.machine.events import (
     CancelRequested,
     ChangesRequested,
     ChildEnded,
+    CodeChanged,
     CompletionSignalled,
     EscalationRequested,
     Event,
@@ -267,6 +269,7 @@ HANDLERS: dict[type[Event], Callable[[Draft, Any], Reply]] = {
     EscalationRequested: request_escalation,
     GateReassigned: reassign,
     HoldDecided: decide_step,
+    CodeChanged: change_code,
     CompletionSignalled: complete_by_hand,
     TokenReissued: reissue_token,
     MessageArrived: message,
@@ -289,6 +292,7 @@ MEETS_DEADLINE = frozenset(
         EscalationRequested,
         GateReassigned,
         HoldDecided,
+        CodeChanged,
         CompletionSignalled,
         TokenReissued,
         MessageArrived,

@@ -19,7 +19,7 @@ import msgspec
 from msgspec import Meta
 from msgspec.structs import replace
 
-from stepkeep.definition.native.rule_words import given_words, has_word
+from stepkeep.definition.native.rule_words import flow_version, given_words, has_word
 from stepkeep.kernel.decide.decision import Accepted, Claimer
 from stepkeep.kernel.definition import SECOND, Flow, QueueSpec
 from stepkeep.kernel.errors import Conflict, Contended, InvalidInput, NotAllowed, NotFound, PayloadSealed, Refused
@@ -537,6 +537,7 @@ class RemoteWork:
             if spec.kind == "python"
             and limits.allow(spec)
             and spec.name in names
+            and flow_version(spec.capabilities) is None
             and (wanted.groups is None or spec.group in wanted.groups)
             and all(has_word(row.capabilities, word) for word in given_words(spec.capabilities))
             and self._state.unfit.get((self._tenant, row.no, number), 0.0) <= now
@@ -631,6 +632,9 @@ class RemoteWork:
                 self._drop(name)
         await sweep_timers(self._transactor)
         await children.sweep()
+        code = self._state.code_of(self._tenant, self._transactor)
+        if code.is_due(now):
+            await code.sweep()
         await workers.retire_silent(self._store, actor="sweep")
 
     def _hold(self, row: Worker, claims: Iterable[Claim], lease_us: int | None) -> None:

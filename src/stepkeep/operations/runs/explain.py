@@ -15,7 +15,7 @@ from msgspec import UNSET
 from stepkeep.kernel.decide.resources import ready_since
 from stepkeep.kernel.decide.waits import is_several
 from stepkeep.kernel.definition import QueueSpec
-from stepkeep.kernel.machine.rows import Note, Run, Step, is_exhausted
+from stepkeep.kernel.machine.rows import Note, Run, Step, is_exhausted, is_unfit
 from stepkeep.kernel.machine.states import RUN_TERMINAL, STEP_TERMINAL, STEP_WAITING, Phase, RunState, StepState
 from stepkeep.kernel.people.gates import gate_terms, holding_rule
 from stepkeep.kernel.plan import Plan, PlannedStep
@@ -305,10 +305,10 @@ def _held(scene: Scene, step: Step, planned: PlannedStep) -> Cause:
     if planned.retry.counts_losses is False and step.losses:
         tried += f" and {step.losses} lost workers" if step.losses > 1 else " and a lost worker"
     ways = "retried, completed or failed" if planned.phase is Phase.UNDO else "retried, skipped or failed"
-    said = (
-        f"{planned.name} holds: no attempt is left after {tried} ({step.category}: {step.error}). "
-        f"It is {ways} by a decision."
-    )
+    said = f"{planned.name} holds: no attempt is left after {tried} ({step.category}: {step.error})."
+    if is_unfit(step):
+        said = f"{planned.name} holds: {step.error} It goes on when a worker has other code for it."
+    said += f" It is {ways} by a decision."
     asked = scene.asked.get(step.no)
     command = _as_allowed(asked, ("decide", scene.run.id, planned.name, "retry"))
     return Cause(

@@ -30,6 +30,7 @@ from stepkeep.worker.attempts.prepared import PreparedSteps
 from stepkeep.worker.attempts.secrets import MissingSecret
 from stepkeep.worker.attempts.transactional import attempt_in_transaction
 from stepkeep.worker.cancellation import Why
+from stepkeep.worker.code import build_of
 from stepkeep.worker.shared import Shared
 
 log = logging.getLogger("stepkeep.worker")
@@ -37,6 +38,14 @@ log = logging.getLogger("stepkeep.worker")
 SECOND = 1_000_000
 LEAVE_SECONDS = 0.25
 """How long a handler of a stopping run that takes a context may take to end by itself."""
+
+
+def require_untried(claim: Claim, prepared: Prepared) -> None:
+    """Refuse a flow that has tried the code which is here: other workers have other code for it."""
+    tried = () if claim.step.note is None else claim.step.note.tried
+    if tried and prepared.is_flow and prepared.spec is not None and build_of(prepared.spec.function) in tried:
+        name = prepared.spec.name
+        raise MisfitError(name, f"the code of flow {name} that is here does not fit what run {claim.run_id} has called")
 
 
 class Running:
@@ -85,6 +94,7 @@ class Running:
                 if prepared.is_transactional and not self._shared.transactor.has_database:
                     said = "a transactional step needs a worker with the database"
                     raise MisfitError(claim.planned.name, said, is_usual=True)
+                require_untried(claim, prepared)
             except MisfitError as problem:
                 self._misfit(self._held_unprepared(claim, now), problem)
                 continue
