@@ -469,6 +469,8 @@ def _unfit(hop: Hop) -> Iterator[Problem]:
 
 def _other_code(hop: Hop) -> Iterator[Problem]:
     yield from _detail(hop, "step", hop.place.name)
+    if hop.step.tried is None:
+        return
     if not hop.step.tried:
         yield Code.POLICY, "other code makes it ready, but no code was said not to fit"
     elif hop.asked.get("code") in hop.step.tried:

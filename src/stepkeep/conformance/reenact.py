@@ -550,7 +550,7 @@ class Reenactment:
             step.began_at = step.claimed_at
         step.is_exhausted = line.trigger in ("held_exhausted", "held_unfit")
         if line.trigger == "held_unfit":
-            step.tried |= {self.asked.get("unfit")}
+            step.tried = (step.tried or frozenset()) | {self.asked.get("unfit")}
         elif step.is_exhausted or line.event == "hold_decided":
             step.tried = frozenset()
         if line.trigger in LOST_OR_NOT:

@@ -43,9 +43,10 @@ LEAVE_SECONDS = 0.25
 def require_untried(claim: Claim, prepared: Prepared) -> None:
     """Refuse a flow that has tried the code which is here: other workers have other code for it."""
     tried = () if claim.step.note is None else claim.step.note.tried
-    if tried and prepared.is_flow and prepared.spec is not None and build_of(prepared.spec.function) in tried:
+    if tried and prepared.is_flow and prepared.spec is not None and (code := build_of(prepared.spec.function)) in tried:
         name = prepared.spec.name
-        raise MisfitError(name, f"the code of flow {name} that is here does not fit what run {claim.run_id} has called")
+        said = f"the code of flow {name} that is here does not fit what run {claim.run_id} has called"
+        raise MisfitError(name, said, is_usual=True, unfit=code)
 
 
 class Running:
@@ -138,7 +139,7 @@ class Running:
     def _misfit(self, job: Job, problem: MisfitError) -> None:
         """This worker cannot serve a step that others may: it is handed back, with the reason on record."""
         self._shared.misfits.note(job.claim, problem)
-        self._report(job, Released(reason=storable_text(str(problem))))
+        self._report(job, Released(reason=storable_text(str(problem)), unfit=problem.unfit))
         self._shared.signals.ability_changed()
 
     def _refuse(self, job: Job, problem: Exception) -> None:

@@ -101,7 +101,7 @@ class FlowExecutor:
 
     def _unfit(self, job: Job, problem: NonDeterministic) -> Released:
         """The code here does not fit what is recorded: no failure of the run. Other code may."""
-        log.error("%s holds: %s", job.title, problem)
+        log.warning("%s holds: %s", job.title, problem)
         return Released(reason=storable_text(str(problem)), unfit=build_of(self.spec(job.claim.planned).function))
 
     async def _start(self, job: Job, record: Record) -> Flow:
