@@ -65,7 +65,7 @@ def a_job(
         plan = replace(plan, definition_id=next(_numbers))
     found = a_claim(plan, no, **(claim or {}))
     job = Job(found, (codes or PreparedSteps(registry or Registry(), settings or Settings())).of(found))
-    job.details = Details(
+    job.loaded.details = Details(
         tenant="default",
         run_id=RUN,
         workflow="orders",

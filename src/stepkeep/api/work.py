@@ -221,10 +221,10 @@ async def rendered_claims(
                 wants = [(claim.run_id, no) for no in numbers.values()]
                 outputs = await work.outputs(worker_id, wants) if wants else {}
                 job = Job(claim, cast(Prepared, None))
-                job.details = details.get(claim.run_id)
-                job.outputs = {name: outputs.get((claim.run_id, no)) for name, no in numbers.items()}
-                job.arguments = await work.arguments(claim)
-                job.secrets = {name: reference(name) for name in template.secrets}
+                job.loaded.details = details.get(claim.run_id)
+                job.loaded.outputs = {name: outputs.get((claim.run_id, no)) for name, no in numbers.items()}
+                job.loaded.arguments = await work.arguments(claim)
+                job.loaded.secrets = {name: reference(name) for name in template.secrets}
                 inputs = template.render(job)
             except Exception as problem:  # noqa: BLE001 - inputs that cannot be rendered fail their step alone
                 error = storable_text(f"the inputs cannot be rendered: {exception_text(problem)}")
@@ -252,8 +252,8 @@ def _unfit(claim: Claim) -> Outcome | None:
 
 
 def _data(job: Job, inputs: Any, work: RemoteWork) -> dict[str, Any]:
-    details = job.details
-    job.opened = work.opened_value
+    details = job.loaded.details
+    job.loaded.opened = work.opened_value
     woken = job.woken_by()
     return {
         "inputs": inputs,

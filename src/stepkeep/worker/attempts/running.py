@@ -107,14 +107,14 @@ class Running:
             job = Job(claim, prepared, deadline, now, self.inputs.fetch, job_lane)
             job.progressed, job.keeper = self._shared.progress.note, self.checkpoints
             if claim.planned.call is not None and self._shared.transactor.has_database:
-                job.kept = self.inputs.flows.of_call(job)
+                job.calls.kept = self.inputs.flows.of_call(job)
             if claim.run_due_at is not None:
                 job.run_deadline = now + (claim.run_due_at - claim.claimed_at) / SECOND
             if self._seal.is_on:
-                job.opened = self._seal.opened_value
+                job.loaded.opened = self._seal.opened_value
             else:
-                job.checks_seal = self._shared.has_sealed_runs
-            job.is_traced = self._shared.transactor.spans is not None and not prepared.is_rules
+                job.loaded.checks_seal = self._shared.has_sealed_runs
+            job.tracing.is_traced = self._shared.transactor.spans is not None and not prepared.is_rules
             if prepared.is_manual:
                 job.completion_token = self._shared.runtime.token()
             jobs.append(job)
@@ -126,8 +126,8 @@ class Running:
         now, claim = self._shared.runtime.monotonic(), job.claim
         self._shared.let_go(job)
         checked = Job(claim, self._prepared.rules_of(claim), now + claim.planned.timeout / SECOND, job.renewed_at)
-        checked.details, checked.own_output, checked.lane = job.details, (outcome.output,), job.lane
-        checked.opened = job.opened
+        checked.loaded.details, checked.own_output, checked.lane = job.loaded.details, (outcome.output,), job.lane
+        checked.loaded.opened = job.loaded.opened
         self._shared.hold([checked])
         self._begin([checked])
 
@@ -260,14 +260,14 @@ class Running:
 
     def _trace(self, job: Job) -> None:
         """Begin the span of an attempt, and give its handler what to pass on."""
-        if job.details is None:
+        if job.loaded.details is None:
             return
-        spans, trace = self._shared.transactor.spans, trace_of(job.details.labels)
-        job.trace = None if trace is None else str(trace)
-        if spans is not None and job.is_traced:
-            job.span = spans.attempt(job.claim, job.details.labels, self._shared.membership.row.id)
-            given = job.span.get_span_context()
-            job.trace = str(Trace(given.trace_id, given.span_id, int(given.trace_flags)))
+        spans, trace = self._shared.transactor.spans, trace_of(job.loaded.details.labels)
+        job.tracing.trace = None if trace is None else str(trace)
+        if spans is not None and job.tracing.is_traced:
+            job.tracing.span = spans.attempt(job.claim, job.loaded.details.labels, self._shared.membership.row.id)
+            given = job.tracing.span.get_span_context()
+            job.tracing.trace = str(Trace(given.trace_id, given.span_id, int(given.trace_flags)))
 
     async def _check_first(self, job: Job, pre: Prepared) -> None:
         """Evaluate the rules before the handler, in the slot and under the claim of the attempt; then run it."""

@@ -71,9 +71,9 @@ class FlowExecutor:
 
     async def run(self, job: Job) -> Any:
         """What the function returned, or Suspended. Raises what it raised."""
-        flow, planned = job.flow, job.claim.planned
+        flow, planned = job.calls.flow, job.claim.planned
         assert planned.segment is not None
-        job.flow = None
+        job.calls.flow = None
         checkpoints = job.checkpoints()
 
         async def record(asked: Inline) -> None:
@@ -84,7 +84,7 @@ class FlowExecutor:
                 flow = await self._start(job, record)
             else:
                 job.renew_context(flow.context, keeps_report=flow.is_ahead)
-            await flow.feed(job.recorded, planned.segment.first, record)
+            await flow.feed(job.calls.recorded, planned.segment.first, record)
             return _answer_of(job, flow)
         except NonDeterministic as problem:
             return self._unfit(job, problem)
@@ -94,7 +94,7 @@ class FlowExecutor:
         segment = job.claim.planned.segment
         assert segment is not None
         try:
-            flow.feed_ahead(job.recorded, segment.first)
+            flow.feed_ahead(job.calls.recorded, segment.first)
             return None if flow.asks_for_checkpoint else _answer_of(job, flow)
         except NonDeterministic as problem:
             return self._unfit(job, problem)
@@ -111,7 +111,7 @@ class FlowExecutor:
         context = job.make_context(self._shared, FlowContext)
         assert isinstance(context, FlowContext)
         grown = None if note is None else note.grown
-        flow = Flow(claim.planned.name, code_of(spec.function), context, job.known, grown)
+        flow = Flow(claim.planned.name, code_of(spec.function), context, job.calls.known, grown)
         context.bind(flow, self._templates, claim.plan.definition)
 
         def make() -> Coroutine[Any, Any, Any]:
@@ -128,8 +128,8 @@ class FlowExecutor:
 def _answer_of(job: Job, flow: Flow) -> Any:
     if flow.is_done:
         return _plain(flow.result())
-    job.asked = tuple(flow.new_calls())
-    job.flow = flow
+    job.calls.asked = tuple(flow.new_calls())
+    job.calls.flow = flow
     context = flow.context
     return Suspended(seen=len(flow.given), code=flow.code, cost=context.spent, emit=context.emitted)
 
