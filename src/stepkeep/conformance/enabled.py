@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from stepkeep.conformance.contract import Contract, GateRule, PlannedRule, StepRule
+from stepkeep.conformance.contract import Contract, PlannedRule, StepRule
 from stepkeep.conformance.elements import is_cancelled_by_owner
 from stepkeep.conformance.line import Line
-from stepkeep.conformance.policies import BLOCKING, Verdict, check_verdict, terms_of
+from stepkeep.conformance.people import ASKED, COMPLETES, GateRule
+from stepkeep.conformance.policies import BLOCKING, JUDGED, Verdict, check_verdict, terms_of
 from stepkeep.conformance.report import Code, quoted
-from stepkeep.conformance.steps import ASKED, IN_DOUBT, LOST, NOT_RUN, TIMED, Step
+from stepkeep.conformance.steps import IN_DOUBT, LOST, NOT_RUN, TIMED, Step
 
 Problem = tuple[Code, str]
 JOURNAL_FORMAT = 2
@@ -106,7 +107,10 @@ def check_enabled(hop: Hop) -> Iterator[Problem]:
         yield Code.CONTRADICTION, wrong_field("of", line.of, None, "no other step leads to this")
     yield from _tolerance(hop)
     yield from _reason(hop)
-    yield from check_verdict(line, hop.step, hop.place, hop.verdict)
+    if line.trigger in ANSWERS and hop.place.phase == "main":
+        about = hop.place.concerned(... if hop.step.is_permit_unseen else hop.step.permit)
+        for _, said in check_verdict(line.trigger, line.source, about, hop.verdict):
+            yield Code.POLICY, said
     yield from GUARDS.get(line.trigger, _nothing)(hop)
     earliest = 0 if hop.step.is_timer_known or line.trigger not in TIMED else _earliest(hop)
     if line.at < earliest:
@@ -522,7 +526,7 @@ def _deadline(hop: Hop) -> Iterator[Problem]:
     gate = hop.gate if hop.line.source == "awaiting_approval" else None
     if gate is None:
         return
-    is_last = hop.step.ballots is None or hop.step.level >= len(gate.escalate)
+    is_last = hop.step.open_gate is None or hop.step.open_gate.level >= len(gate.escalate)
     if gate.on_deadline in ("approve", "skip") or (gate.on_deadline == "escalate" and not is_last):
         yield Code.POLICY, f"its deadline fails it, but the definition says {quoted(gate.on_deadline)}"
     yield from _deadline_of_gate(hop)
@@ -530,9 +534,9 @@ def _deadline(hop: Hop) -> Iterator[Problem]:
 
 def _deadline_of_gate(hop: Hop) -> Iterator[Problem]:
     """A reminder may come before the deadline; nothing else that time does to a gate may."""
-    due_at = hop.step.gate_due_at
-    if hop.step.ballots is not None and (due_at is None or hop.line.at < due_at):
-        yield Code.TIMER, f"its deadline counts at {hop.line.at}, but it is at {due_at}"
+    opened = hop.step.open_gate
+    if opened is not None and (opened.due_at is None or hop.line.at < opened.due_at):
+        yield Code.TIMER, f"its deadline counts at {hop.line.at}, but it is at {opened.due_at}"
 
 
 def _at_deadline(wanted: str) -> Guard:
@@ -545,12 +549,16 @@ def _at_deadline(wanted: str) -> Guard:
             yield Code.POLICY, "trigger is 'deadline_approved', but it is no gate"
         if (hop.line.trigger == "hold_deadline_approved") and (hop.rule is None or hop.rule.approval is not None):
             yield Code.POLICY, "trigger is 'hold_deadline_approved', but it is a gate"
-        levels = 0 if hop.gate is None else len(hop.gate.escalate)
-        if wanted == "escalate" and hop.step.ballots is not None and hop.step.level >= levels:
-            yield Code.POLICY, f"it escalates to level {hop.step.level + 1}, which the definition does not have"
+        yield from _next_level(hop) if wanted == "escalate" else ()
         yield from _deadline_of_gate(hop)
 
     return guard
+
+
+def _next_level(hop: Hop) -> Iterator[Problem]:
+    opened = hop.step.open_gate
+    if opened is not None and opened.level >= len(opened.rule.escalate):
+        yield Code.POLICY, f"it escalates to level {opened.level + 1}, which the definition does not have"
 
 
 def _escalated(hop: Hop) -> Iterator[Problem]:
@@ -558,8 +566,7 @@ def _escalated(hop: Hop) -> Iterator[Problem]:
     if hop.line.event != ASKED:
         yield from _at_deadline("escalate")(hop)
         return
-    if hop.step.ballots is not None and hop.step.level >= (0 if hop.gate is None else len(hop.gate.escalate)):
-        yield Code.POLICY, f"it escalates to level {hop.step.level + 1}, which the definition does not have"
+    yield from _next_level(hop)
     reason = hop.asked.get("reason")
     if not isinstance(reason, str) or not reason.strip():
         yield Code.CAUSE, wrong_field("detail.reason", reason, "a text", "an escalation by a person has one")
@@ -577,8 +584,9 @@ def _reassigned(hop: Hop) -> Iterator[Problem]:
 def _reminded(hop: Hop) -> Iterator[Problem]:
     if hop.gate is None or hop.gate.remind is None:
         yield Code.POLICY, "it reminds, but the definition does not say so"
-    if hop.step.gate_due_at is not None and hop.line.at >= hop.step.gate_due_at:
-        yield Code.TIMER, f"it reminds at {hop.line.at}, but its deadline passed at {hop.step.gate_due_at}"
+    due_at = None if hop.step.open_gate is None else hop.step.open_gate.due_at
+    if due_at is not None and hop.line.at >= due_at:
+        yield Code.TIMER, f"it reminds at {hop.line.at}, but its deadline passed at {due_at}"
 
 
 def _gate(wanted: str) -> Guard:
@@ -705,15 +713,15 @@ def _earliest(hop: Hop) -> int:
 
 def _gate_timer(hop: Hop, gate: GateRule) -> object:
     """When a gate that opened, escalated or reminded is due next."""
-    line, step = hop.line, hop.step
+    line, opened = hop.line, hop.step.open_gate
     if line.trigger in ("gate_opened", "held"):
         return gate.timer(line.at, _after(line.at, gate.deadline))
-    if step.ballots is None:
+    if opened is None:
         return FREE
     if line.trigger == "reminded":
-        return gate.timer(line.at, step.gate_due_at)
+        return gate.timer(line.at, opened.due_at)
     levels = gate.levels
-    level = min(step.level + 1, len(levels) - 1)
+    level = min(opened.level + 1, len(levels) - 1)
     return gate.timer(line.at, _after(line.at, levels[level].deadline))
 
 
@@ -742,6 +750,9 @@ def _after(at: int, duration_us: int | None) -> int | None:
 
 
 # -- tables ----------------------------------------------------------------------------------------------------------
+ANSWERS = JUDGED | COMPLETES | {"children_started"}
+"""Hops of a main step that a policy was asked about."""
+
 GATE_TIMERS = frozenset({"gate_opened", "held", "escalated", "reminded"})
 """Triggers after which the terms of a gate say when it is due."""
 

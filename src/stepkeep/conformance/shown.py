@@ -303,8 +303,8 @@ class ShownRun:
         if missing := sorted(needed - asked.keys()):
             comes = quoted(line.trigger if line.trigger == "waited" else line.event)
             say(Code.CAUSE, wrong_field(f"detail.{missing[0]}", None, "a value", f"{comes} comes with one"))
-        for code, said in check_pin(asked, self._pinned):
-            say(code, said)
+        for _, said in check_pin(asked, self._pinned):
+            say(Code.POLICY, said)
         if line.event in ("run_created", "run_started"):
             origin = line.seq, line.actor
             if self._once.setdefault(line.event, origin) != origin:
@@ -406,7 +406,7 @@ class ShownRun:
         past = Step(place.no, place.name, place.phase)
         past.forget()
         past.forget_claim()
-        past.leased, past.fence, past.ballots = way.source.is_held, step.fence, None
+        past.leased, past.fence = way.source.is_held, step.fence
         past.seen_at, past.is_permit_unseen = step.seen_at, True
         past.attempt = line.attempt or step.attempt
         past.is_exhausted = line.event == "hold_decided"

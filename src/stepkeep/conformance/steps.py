@@ -5,11 +5,9 @@ It checks each hop against earlier hops of the same step. `history.py` checks wh
 
 from __future__ import annotations
 
-from typing import Any
-
-from stepkeep.conformance.contract import GateRule
 from stepkeep.conformance.line import Line
 from stepkeep.conformance.machines import Say
+from stepkeep.conformance.people import ASKED, GateRule, OpenGate
 from stepkeep.conformance.report import Code, quoted
 
 NEW = "new"
@@ -22,9 +20,6 @@ UNDER_LEASE = frozenset(
     }
 )  # fmt: skip
 """Triggers that only the worker holding the step can cause."""
-
-ASKED = "escalation_requested"
-"""The event by which a person does what otherwise time does."""
 
 TIMED = frozenset(
     {
@@ -86,12 +81,8 @@ class Step:
         self.error: str | None = None
         self.last_error: str | None = None
         self.is_unsure: bool | None = False
-        self.ballots: list[Any] | None = None
-        self.violations: set[tuple[str, str]] = set()  # who tried what their duties rule out, since it waits
+        self.open_gate: OpenGate | None = None
         self.checkpoints: set[str] = set()  # what its handler has recorded while it ran
-        self.level = 0
-        self.named: tuple[str, ...] = ()  # approvers whom an operator added
-        self.gate_due_at: int | None = None
         self.terms: GateRule | None = None
         self.permit: str | None = None
         self.is_permit_unseen = False  # the dialect may have hidden a hold, and with it the rule that was approved

@@ -60,6 +60,7 @@ from stepkeep.store.records import (
     Maintenance,
     Quarantine,
     RecentAttempt,
+    RecentFailure,
     RecentRun,
     RunCounts,
     RunFilter,
@@ -457,13 +458,15 @@ class Store(ABC):
         """How the newest runs went, also quarantined ones: those after an id, newest first."""
         return await self._find(lambda row: RecentRun(*row), self.sql.read_recent_runs, tenant, after, limit)
 
-    async def read_recent_attempts(
-        self, tenant: str, *, after: str, looked_at: int, runs: int, limit: int
-    ) -> list[RecentAttempt]:
-        """How long attempts took in the newest `runs` ended runs, of the newest `looked_at` runs after an id; at most
-        `limit`, by run (newest first), step and fence."""
-        asked = (self.sql.read_recent_attempts, tenant, after, looked_at, runs, limit)
+    async def read_recent_attempts(self, tenant: str, runs: Sequence[str], *, limit: int) -> list[RecentAttempt]:
+        """How the ended attempts of these runs went; at most `limit`, by run (newest first), step and fence."""
+        asked = (self.sql.read_recent_attempts, tenant, columns.json_text(list(runs)), limit)
         return await self._find(lambda row: RecentAttempt(*row), *asked)
+
+    async def read_failures(self, tenant: str, *, after: str, limit: int) -> list[RecentFailure]:
+        """Why the newest stopped runs after an id were stopped, newest first, also quarantined ones. A run that was
+        cancelled is left out."""
+        return await self._find(lambda row: RecentFailure(*row), self.sql.read_failures, tenant, after, limit)
 
     @abstractmethod
     async def search_runs(

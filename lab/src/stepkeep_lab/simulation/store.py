@@ -52,6 +52,7 @@ from stepkeep.store.records import (
     FinishedFilter,
     Quarantine,
     RecentAttempt,
+    RecentFailure,
     RecentRun,
     RunCounts,
     RunFilter,
@@ -668,12 +669,11 @@ class ModelStore(Store):
     async def read_recent_runs(self, tenant: str, *, after: str, limit: int) -> list[RecentRun]:
         return await self._look("read", lambda: queries.recent_runs(self._tables, tenant, after, limit))
 
-    async def read_recent_attempts(
-        self, tenant: str, *, after: str, looked_at: int, runs: int, limit: int
-    ) -> list[RecentAttempt]:
-        return await self._look(
-            "read", lambda: queries.recent_attempts(self._tables, tenant, after, looked_at, runs)[:limit]
-        )
+    async def read_recent_attempts(self, tenant: str, runs: Sequence[str], *, limit: int) -> list[RecentAttempt]:
+        return await self._look("read", lambda: queries.recent_attempts(self._tables, tenant, runs)[:limit])
+
+    async def read_failures(self, tenant: str, *, after: str, limit: int) -> list[RecentFailure]:
+        return await self._look("read", lambda: queries.failures(self._tables, tenant, after)[:limit])
 
     async def search_runs(
         self, which: RunFilter, words: Words, most: int, unreadable: list[Unreadable] | None = None
