@@ -79,7 +79,7 @@ FLOW_MUTANTS: tuple[Mutant, ...] = (
         (
             Edit(
                 "kernel.composition.child_runs:awaits_child",
-                "draft.planned(step).starts_child",
+                "draft.planned(step).kind.child is not None",
                 "step.no < draft.plan.size",
             ),
         ),
@@ -90,8 +90,8 @@ FLOW_MUTANTS: tuple[Mutant, ...] = (
         (
             Edit(
                 "kernel.decide.compensation:_add_hook",
-                "planned is not None and planned.undoes_child",
-                "planned is not None and planned.undoes_child and undone.no < draft.plan.size",
+                "planned is not None and planned.kind.undoes_child",
+                "planned is not None and planned.kind.undoes_child and undone.no < draft.plan.size",
             ),
         ),
     ),

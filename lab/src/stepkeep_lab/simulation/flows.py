@@ -137,7 +137,7 @@ def wrong_flows(tables: Tables, plans: Mapping[int, Plan]) -> Iterator[str]:
         plan = plans[tables.runs[key].definition_id]
         for segment in plan.segments:
             owner = rows[segment.owner]
-            if isinstance(plan.steps[segment.owner].growth, Flow) and owner.fence:
+            if plan.steps[segment.owner].kind.is_flow and owner.fence:
                 calls = [row for no, row in sorted(rows.items()) if 0 <= no - segment.first < segment.width]
                 for said in _wrong_calls(tables, owner, segment.first, calls):
                     yield f"flows: {plan.at(owner.no).name} of run {key[1]} {said}"

@@ -29,7 +29,7 @@ from stepkeep.kernel.machine.tables import StepTrigger
 
 def suspend(draft: Draft, step: Step, outcome: Suspended) -> Settled | None:
     """A flow has made new calls, or awaits earlier ones: its attempt ends, and each new call is a step."""
-    growth = draft.planned(step).growth
+    growth = draft.planned(step).kind.growth
     assert isinstance(growth, Flow)
     known = None if step.note is None else step.note.grown
     limit = None if growth.deadline is None else draft.now + growth.deadline

@@ -175,7 +175,7 @@ def message(draft: Draft, event: MessageArrived) -> Reply:
     waiting = [
         step
         for step in (draft.waiting_steps(StepState.AWAITING_EVENT) if _listens(draft) else ())
-        if step.note is not None and step.note.event == event.name and not draft.planned(step).sleeps
+        if step.note is not None and step.note.event == event.name and not draft.planned(step).kind.sleeps
     ]
     arrived = Message(
         tenant=event.tenant,
@@ -197,7 +197,7 @@ def message(draft: Draft, event: MessageArrived) -> Reply:
         return Accepted({"id": event.id, "consumed_by": None})
     arrived = replace(arrived, consumed_by=taker.no)
     draft.keep_message(arrived)
-    if draft.planned(taker).definition.wait is not None:
+    if draft.planned(taker).kind.wait is not None:
         settle(draft, take(draft, taker, arrived))
     else:
         deliver(draft, taker, arrived)

@@ -24,7 +24,6 @@ from stepkeep.kernel.decide.resources import grants_detail, resources_of
 from stepkeep.kernel.decide.retry import asked_delay, delay_after, is_in_time, may_retry, may_retry_lost
 from stepkeep.kernel.decide.stopping import LEASE_EXPIRED, NOT_RUN
 from stepkeep.kernel.decide.waits import asked_by, deliver, misfit_of_wait
-from stepkeep.kernel.definition import Flow
 from stepkeep.kernel.errors import Conflict, Fenced, InvalidInput, NotAllowed
 from stepkeep.kernel.machine.events import StepClaimed, StepReported
 from stepkeep.kernel.machine.journal import payload_digest
@@ -204,7 +203,7 @@ def _fits(planned: PlannedStep, step: Step, outcome: Outcome) -> bool:
     if isinstance(outcome, Failed) and outcome.unrun:
         return planned.has_pre
     if isinstance(outcome, Suspended) or (isinstance(outcome, Released) and outcome.unfit is not None):
-        return isinstance(planned.growth, Flow)
+        return planned.kind.is_flow
     return not isinstance(outcome, ABOUT_RULES) or planned.phase is Phase.CHECK
 
 
@@ -214,7 +213,7 @@ def _too_late(event: StepReported, why: str) -> str:
 
 def _completed(draft: Draft, step: Step, outcome: Completed) -> Settled | None:
     planned = draft.planned(step)
-    if step.unmet and isinstance(planned.growth, Flow):
+    if step.unmet and planned.kind.is_flow:
         said = f"it returned, but {step.unmet} of its calls have not settled"
         return _failed(draft, step, Failed(category=Category.VALIDATION, error=said, final=True))
     draft.close_attempt(step, AttemptState.SUCCEEDED, outcome, output=outcome.output)
@@ -358,7 +357,7 @@ def _after_failure(
 
 def _exhaust(draft: Draft, step: Step, category: Category, error: str, **tally: Any) -> Settled | None:
     """No attempt is left: the step fails, or holds for a decision if its definition says so and its run goes on."""
-    if draft.planned(step).holds and step.state is StepState.RUNNING and draft.state is not RunState.STOPPING:
+    if draft.planned(step).stays_exhausted and step.state is StepState.RUNNING and draft.state is not RunState.STOPPING:
         note = replace(step.note or Note(), exhausted=True, tried=(), woken_by=None)
         draft.move(step, StepTrigger.HELD_EXHAUSTED, category=category, error=error, note=note, **tally)
         return None

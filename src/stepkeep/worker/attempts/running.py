@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 from stepkeep.edges.safe_text import exception_text
-from stepkeep.kernel.definition import Flow
 from stepkeep.kernel.errors import PayloadSealed, StoreError
 from stepkeep.kernel.machine.outcomes import Completed, Failed, Outcome, Released, RulesFailed, RulesPassed
 from stepkeep.kernel.machine.states import Category
@@ -158,7 +157,7 @@ class Running:
         known = self.inputs.flows.lane_of(claim)
         if known is not None:
             return known
-        is_new = isinstance(claim.planned.growth, Flow) and claim.plan.size == 1
+        is_new = claim.planned.kind.is_flow and claim.plan.size == 1
         return batch_lane if is_new else self._lane_of(claim)
 
     def _lane_to_fill(self) -> int:

@@ -52,7 +52,7 @@ class FlowExecutor:
 
     def spec(self, planned: PlannedStep) -> HandlerSpec:
         """The function of a flow, in the version that its definition asks for."""
-        executor, growth = planned.executor, planned.growth
+        executor, growth = planned.executor, planned.kind.growth
         assert isinstance(executor, Handler)
         assert isinstance(growth, Growth)
         wanted = None if growth.version is msgspec.UNSET else growth.version
