@@ -19,7 +19,7 @@ import msgspec
 from msgspec import Meta
 from msgspec.structs import replace
 
-from stepkeep.definition.native.rule_words import flow_version, given_words, has_word
+from stepkeep.definition.native.rule_words import given_words, has_word
 from stepkeep.kernel.decide.decision import Accepted, Claimer
 from stepkeep.kernel.definition import SECOND, QueueSpec
 from stepkeep.kernel.errors import Conflict, Contended, InvalidInput, NotAllowed, NotFound, PayloadSealed, Refused
@@ -537,7 +537,6 @@ class RemoteWork:
             if spec.kind == "python"
             and limits.allow(spec)
             and spec.name in names
-            and flow_version(spec.capabilities) is None
             and (wanted.groups is None or spec.group in wanted.groups)
             and all(has_word(row.capabilities, word) for word in given_words(spec.capabilities))
             and self._state.unfit.get((self._tenant, row.no, number), 0.0) <= now
