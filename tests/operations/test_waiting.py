@@ -83,13 +83,17 @@ async def an_engine_told_of_all(url: str) -> AsyncIterator[AsyncEngine]:
         yield engine
 
 
-async def test_a_run_that_was_created_here_is_read_once_when_it_has_ended(database_url: str) -> None:
-    async with an_engine_told_of_all(database_url) as engine, a_worker_elsewhere(database_url):
+async def test_a_run_that_was_created_here_is_not_read_before_its_hint(database_url: str) -> None:
+    async with an_engine_told_of_all(database_url) as engine:
         states, outputs = results_of(engine.store, "read_states"), results_of(engine.store, "read_outputs")
+        run_id = (await engine.start(greeting())).run_id
+        waited = asyncio.create_task(engine.wait(run_id))
         async with asyncio.timeout(30):
-            result = await engine.wait((await engine.start(greeting())).run_id)
-        assert result.output == "hello"
-        assert [len(found) for found in states] == [1]
+            await engine.wait((await engine.start(signed())).run_id, until_blocked=True)
+            assert len(states) > 0
+            assert not any((engine.tenant, run_id) in found for found in states)
+            async with a_worker_elsewhere(database_url):
+                assert (await waited).output == "hello"
         assert outputs == []
 
 
