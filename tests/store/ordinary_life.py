@@ -260,6 +260,7 @@ async def _signatures(bench: Bench) -> None:
     """The heads of finished runs are found, signed and read."""
     for _ in range(AGAIN):
         assert await bench.store.find_oldest_live(TENANT)
+        assert await bench.store.find_unfit(TENANT, FIRST_ID, 1) == []
         [found] = await bench.store.find_unsigned(TENANT, "k" * 16, FIRST_ID, 1)
         kept = SignedHead(
             tenant=TENANT,

@@ -426,6 +426,9 @@ OPENINGS = frozenset({"dependencies_met", "gate_opened", "held", "wait_opened", 
 HOLDS = frozenset({"held_exhausted", "operator_retried"})
 """How a step holds when no attempt is left, and how a person gives it attempts again."""
 
+UNFIT = frozenset({"held_unfit", "code_changed"})
+"""How a flow holds whose code does not fit, and how other code ends that."""
+
 HOLDING = ("hold", "hold_required")
 """What a definition says of a step that holds."""
 
@@ -435,7 +438,7 @@ OPERATED = frozenset({"operator_skipped", "operator_failed", "operator_failed_to
 ENDS_OF_WAITS = frozenset({"wait_satisfied", "deadline_passed", "deadline_tolerated"})
 """How a wait for a message ends, and no sleep does."""
 
-HOOKS_NEVER = HOLDS | OPERATED | {
+HOOKS_NEVER = HOLDS | UNFIT | OPERATED | {
     "slept", "gate_opened", "held", "wait_opened", "children_started", "children_settled", "waited",
     "completion_requested",
 }  # fmt: skip
@@ -510,9 +513,9 @@ def _main(
             OPENINGS - {opening, *(("held",) if step.approval is None and step.wait is None else ()), *_of_owners(step)}
         )
         | (frozenset({"claimed"}) if step.owns else frozenset())
-        | (frozenset() if step.is_flow else frozenset({"children_settled"}))
+        | (frozenset() if step.is_flow else UNFIT | {"children_settled"})
         | {"completed" if step.completion == "manual" else "completion_requested"}
-        | (frozenset() if is_held else HOLDS)
+        | (frozenset() if is_held else HOLDS - ({"operator_retried"} if step.is_flow else frozenset()))
         | (frozenset({"operator_skipped"}) if step.on_exhausted == "hold_required" else frozenset())
         | (frozenset({"slept"}) if sleep is None else ENDS_OF_WAITS),
     )
