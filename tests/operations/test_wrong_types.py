@@ -173,6 +173,7 @@ def test_no_method_of_an_engine_fails_on_a_wrong_type(name: str, bench: tuple[En
         "explain": {"what": run},
         "status": {},
         "statistics": {},
+        "errors": {},
         "definitions": {},
         "compare_versions": {"workflow": "w", "old": 1, "new": 1},
         "unserved": {"workflow": "w"},

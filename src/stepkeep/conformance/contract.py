@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from stepkeep.conformance.kinds import HOOK_OF_CHILD, KINDS, OPENINGS, WORK, StepKind
+from stepkeep.conformance.kinds import HOOK_OF_CHILD, KINDS, OPENINGS, UNFIT, WORK, StepKind
 from stepkeep.conformance.people import DutyRule, GateRule
 from stepkeep.conformance.policies import Concerned, rules_about
 
@@ -427,7 +427,7 @@ HOLDING = ("hold", "hold_required")
 OPERATED = frozenset({"operator_skipped", "operator_failed", "operator_failed_tolerated", "operator_completed"})
 """How a person ends a main step that is stuck."""
 
-HOOKS_NEVER = HOLDS | OPERATED | {
+HOOKS_NEVER = HOLDS | UNFIT | OPERATED | {
     "slept", "gate_opened", "held", "wait_opened", "children_started", "children_settled", "waited",
     "completion_requested",
 }  # fmt: skip
@@ -497,7 +497,7 @@ def _main(
         never=OPENINGS - {opening, *kind.may_open_by}
         | kind.never
         | NEVER_IF_MANUAL[step.completion == "manual"]
-        | NEVER_IF_EXHAUSTED.get(step.on_exhausted, HOLDS),
+        | (NEVER_IF_EXHAUSTED.get(step.on_exhausted, HOLDS) - kind.may_also),
     )
 
 

@@ -156,7 +156,7 @@ def _reason(hop: Hop) -> Iterator[Problem]:
 def _error(hop: Hop) -> Iterator[Problem]:
     """A failure has a text, whose words are free; an effect in doubt is said to be."""
     line = hop.line
-    needs_error = line.category is not None or line.trigger == "lease_lost"
+    needs_error = line.category is not None or line.trigger in ("lease_lost", "held_unfit")
     if needs_error and line.error is None:
         yield Code.SCHEMA, wrong_field("error", None, "a text", "a failure has one")
     is_in_doubt = (line.error or "").startswith(IN_DOUBT)
@@ -450,6 +450,22 @@ def _held(hop: Hop) -> Iterator[Problem]:
     if hop.asked.get("final") is True:
         yield Code.POLICY, "it holds, but its handler ruled out another attempt: it must fail"
     yield from _failed(hop)
+
+
+def _unfit(hop: Hop) -> Iterator[Problem]:
+    if not hop.asked.get("unfit"):
+        why = "a flow whose code does not fit says which code"
+        yield Code.CAUSE, wrong_field("detail.unfit", hop.asked.get("unfit"), "a text", why)
+
+
+def _other_code(hop: Hop) -> Iterator[Problem]:
+    yield from _detail(hop, "step", hop.place.name)
+    if hop.step.tried is None:
+        return
+    if not hop.step.tried:
+        yield Code.POLICY, "other code makes it ready, but no code was said not to fit"
+    elif hop.asked.get("code") in hop.step.tried:
+        yield Code.POLICY, f"code {quoted(hop.asked.get('code'))} makes it ready, and was tried before"
 
 
 def _operator(wanted: str) -> Guard:
@@ -771,7 +787,7 @@ HARD = frozenset({word.removesuffix("_tolerated") for word in TOLERATED} - {"dea
 REPORTED = frozenset(
     {
         "completed", "released", "waited", "completion_requested", "retry_scheduled", "failed", "failed_tolerated",
-        "rules_passed", "rules_failed", "rules_failed_tolerated", "held_exhausted",
+        "rules_passed", "rules_failed", "rules_failed_tolerated", "held_exhausted", "held_unfit",
     }
 )  # fmt: skip
 """Triggers that a report of the worker causes."""
@@ -789,6 +805,8 @@ EVENTS: Mapping[str, tuple[str, ...]] = {
     "failed": ("step_reported", "time_came"),
     "failed_tolerated": ("step_reported", "time_came"),
     "held_exhausted": ("step_reported", "time_came"),
+    "held_unfit": _REPORT,
+    "code_changed": ("code_changed",),
     "operator_retried": ("hold_decided",),
     "operator_completed": _PERSON,
     "operator_skipped": _PERSON,
@@ -883,6 +901,8 @@ GUARDS: Mapping[str, Guard] = {
     "slept": _slept,
     "wait_satisfied": _heard,
     "held_exhausted": _held,
+    "held_unfit": _unfit,
+    "code_changed": _other_code,
     "operator_retried": _operator("retried"),
     "operator_skipped": _operator("skipped"),
     "operator_completed": _operator("completed"),

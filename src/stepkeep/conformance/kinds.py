@@ -21,6 +21,9 @@ WITH_ADDED = frozenset({"children_succeeded", "children_failed", "children_faile
 ENDS_OF_WAITS = frozenset({"wait_satisfied", "deadline_passed", "deadline_tolerated"})
 """How a wait for a message ends, and no sleep does."""
 
+UNFIT = frozenset({"held_unfit", "code_changed"})
+"""How a flow holds whose code does not fit, and how other code ends that."""
+
 OR_REPORT = ("time_came", "step_reported")
 
 
@@ -28,8 +31,8 @@ class StepKind(NamedTuple):
     """One kind of step. `waits_for` is what moves it while it awaits others: elements, calls, added steps or a child.
 
     `follows` are triggers that any event may lead to, because the step moves with others; `events` are the events of a
-    trigger where they differ from those of other kinds; `never` are triggers that the kind rules out. `suspends`: it
-    begins to wait by the report of its worker.
+    trigger where they differ from those of other kinds. `never` are triggers that the kind rules out, and `may_also`
+    those of a held step that it has in any case. `suspends`: it begins to wait by the report of its worker.
     """
 
     word: str
@@ -41,6 +44,7 @@ class StepKind(NamedTuple):
     events: Mapping[str, tuple[str, ...]] = {}
     never: frozenset[str] = frozenset()
     may_open_by: frozenset[str] = frozenset({"held"})
+    may_also: frozenset[str] = frozenset()
 
     @property
     def owns(self) -> bool:
@@ -48,7 +52,7 @@ class StepKind(NamedTuple):
         return self.waits_for == "elements"
 
 
-_SLEPT, _WOKEN = frozenset({"slept"}), frozenset({"children_settled"})
+_SLEPT, _WOKEN = frozenset({"slept"}), UNFIT | {"children_settled"}
 _ELEMENTS = StepKind(
     "map",
     opens_by="children_started",
@@ -81,6 +85,7 @@ KINDS: Mapping[str, StepKind] = {
             events={"deadline_passed": OR_REPORT, "deadline_tolerated": OR_REPORT},
             never=_SLEPT,
             may_open_by=_GROWING,
+            may_also=frozenset({"operator_retried"}),
         ),
         StepKind(
             "then",

@@ -554,7 +554,11 @@ class Reenactment:
             step.losses += line.trigger == "lease_lost"
         if ends_attempt(line.trigger, line.target) and step.began_at == 0 and step.is_claim_known:
             step.began_at = step.claimed_at
-        step.is_exhausted = line.trigger == "held_exhausted"
+        step.is_exhausted = line.trigger in ("held_exhausted", "held_unfit")
+        if line.trigger == "held_unfit":
+            step.tried = (step.tried or frozenset()) | {self.asked.get("unfit")}
+        elif step.is_exhausted or line.event == "hold_decided":
+            step.tried = frozenset()
         if line.trigger in LOST_OR_NOT:
             step.was_lost = line.trigger == "lease_lost"
         if line.error is not None:
@@ -562,7 +566,7 @@ class Reenactment:
             step.is_unsure, step.last_error = line.error.startswith(UNSURE), line.error
         if line.trigger in RULED_OUT or (line.source == "validating" and line.trigger == "cancelled"):
             self._completed_in_vain(step, line)
-        if line.trigger == "operator_retried":
+        if line.trigger in ("operator_retried", "code_changed"):
             step.spent, step.began_at, step.losses = (line.attempt or 1) - 1, 0, 0
         if line.trigger == "claimed":
             step.holder = line.actor

@@ -23,6 +23,7 @@ UNDER_LEASE = frozenset(
     {
         "completed", "released", "lease_lost", "waited", "completion_requested", "retry_scheduled",
         "rules_passed", "rules_failed", "rules_failed_tolerated", "failed", "failed_tolerated", "held_exhausted",
+        "held_unfit",
     }
 )  # fmt: skip
 """Triggers that only the worker holding the step can cause."""
@@ -83,6 +84,8 @@ class Step:
         self.count = 1  # how many messages end the wait of its handler, at least
         self.may_refuse = False  # whether its handler chooses messages
         self.is_hard = self.is_exhausted = False
+        self.tried: frozenset[object] | None = frozenset()
+        """Digests of the code of a flow that does not fit; None where the log does not tell."""
         self.category: str | None = None
         self.error: str | None = None
         self.last_error: str | None = None

@@ -57,7 +57,7 @@ BEGINS = {
 SETTLING = (
     "run_started", "step_claimed", "step_reported", "time_came", "gate_decided", "gate_reassigned", "hold_decided",
     "step_decided", "completion_signalled", "message_arrived", "child_ended", "slot_granted", "cancel_requested",
-    "unpause_requested",
+    "unpause_requested", "code_changed",
 )  # fmt: skip
 """Events that can end or open a step, or go on with a run, and so move whatever follows from that."""
 
@@ -89,7 +89,7 @@ GOES_ON = frozenset(
 RUN_TRIGGERS = frozenset(trigger for trigger, _ in RUN)
 STEP_TRIGGERS = frozenset(trigger for trigger, _ in STEP)
 OWN_TRIGGERS = RUN_TRIGGERS - STEP_TRIGGERS - {"step_failed"}
-FAILING = frozenset({trigger for trigger, _ in CATEGORIES} | {"lease_lost"})
+FAILING = frozenset({trigger for trigger, _ in CATEGORIES} | {"lease_lost", "held_unfit"})
 TARGETS = {trigger: target for trigger, target in STEP if (trigger, target) != ("lease_lost", "validating")}
 STOPS = frozenset({"stopped_failed", "undo_started", "undone", "undo_failed"})
 FAILURES = frozenset({"step_failed", "rejected", "deadline_passed", "operator_failed"})
@@ -417,7 +417,7 @@ class ShownRun:
         past.leased, past.fence = way.source.is_held, step.fence
         past.seen_at, past.is_permit_unseen = step.seen_at, True
         past.attempt = line.attempt or step.attempt
-        past.is_exhausted = line.event == "hold_decided"
+        past.is_exhausted, past.tried = line.event == "hold_decided", None
         past.was_held = place.name in self._causes.held
         if step.claim is not None and step.claim.fence == line.fence:
             past.holder = step.claim.actor
