@@ -248,6 +248,11 @@ class PlannedRule(msgspec.Struct, frozen=True):
         return Concerned(self.opens_by, kind, self.rules, self.owner is not None, permit)
 
     @property
+    def may_hold(self) -> bool:
+        """Whether attempts may be given to it anew: by its definition, or because it is a flow and other code came."""
+        return self.is_held or (self.phase == "main" and self.rule is not None and self.rule.is_flow)
+
+    @property
     def undoes_child(self) -> bool:
         """Whether this is a hook that waits for the rollback of a child run."""
         undo = None if self.rule is None or self.phase != "undo" else self.rule.undo
@@ -515,7 +520,7 @@ def _main(
         | (frozenset({"claimed"}) if step.owns else frozenset())
         | (frozenset() if step.is_flow else UNFIT | {"children_settled"})
         | {"completed" if step.completion == "manual" else "completion_requested"}
-        | (frozenset() if is_held else HOLDS - ({"operator_retried"} if step.is_flow else frozenset()))
+        | (frozenset() if is_held or step.is_flow else HOLDS)
         | (frozenset({"operator_skipped"}) if step.on_exhausted == "hold_required" else frozenset())
         | (frozenset({"slept"}) if sleep is None else ENDS_OF_WAITS),
     )
