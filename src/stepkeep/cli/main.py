@@ -48,8 +48,8 @@ PLACES = (
     (LOOK, "rollback-preview"),
     (PEOPLE, "delegate"),
     (SYSTEM, "worker serve dev mcp call archive prune quarantine completion"),
-    (SYSTEM, "users keys tenants hooks network slots resources jobs schemas policy mailbox sinks outbox triggers log"),
-    (SYSTEM, "state db profile"),
+    (SYSTEM, "users keys tenants hooks network slots resources limits jobs schemas policy mailbox sinks outbox"),
+    (SYSTEM, "triggers log state db profile"),
 )
 """The commands and groups of commands, as the help shows them."""
 

@@ -200,6 +200,14 @@ class ChildRule(msgspec.Struct, frozen=True):
     detached: bool = False
 
 
+class LimitRow(msgspec.Struct, frozen=True):
+    """A limit of a step, as far as the judge reads it."""
+
+    name: str
+    per: str | None = None
+    weight: int = 1
+
+
 class StepRule(msgspec.Struct, frozen=True):
     """One step of the definition."""
 
@@ -224,6 +232,7 @@ class StepRule(msgspec.Struct, frozen=True):
     growth: GrowthRule | None = None
     child: ChildRule | None = None
     resources: dict[str, str | int] = {}
+    limits: tuple[LimitRow, ...] = ()
 
     @property
     def owns(self) -> bool:

@@ -23,6 +23,7 @@ from stepkeep.conformance.details import check_detail
 from stepkeep.conformance.elements import Elements
 from stepkeep.conformance.enabled import JOURNAL_FORMAT, Hop, check_enabled, wrong_field
 from stepkeep.conformance.flows import Flows, rule_of
+from stepkeep.conformance.limits import Places
 from stepkeep.conformance.line import Line
 from stepkeep.conformance.machines import Say
 from stepkeep.conformance.policies import check_pin, gate_rule, permit_of, terms_of, verdict_in
@@ -153,7 +154,7 @@ class Reenactment:
         self.format = JOURNAL_FORMAT
         self.elements = Elements(contract)
         self.flows = Flows(self.contract)
-        self.resources = Resources()
+        self.resources, self.places = Resources(), Places()
         self.additions = Additions(self.contract)
         self.verdicts: Mapping[str, Any] = {}
         self.held: set[str] = set()
@@ -361,6 +362,8 @@ class Reenactment:
         for problem in self.people.check(step, place, line, self.asked, self.steps):
             flag(*problem)
         for problem in self.resources.follow(place, line, self.asked):
+            flag(*problem)
+        for problem in self.places.follow(place, line, self.asked):
             flag(*problem)
         self._follow_gate(step, place, line)
         self._remember(step, place, line, run_state)

@@ -7,7 +7,7 @@ thousand steps needs no deep stack. A plan derives from the stored definition al
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Protocol
 
@@ -26,6 +26,7 @@ from stepkeep.kernel.definition import (
     Flow,
     Growth,
     Handler,
+    Limit,
     Loop,
     Map,
     OnExhausted,
@@ -41,7 +42,7 @@ from stepkeep.kernel.definition import (
     templates_of,
 )
 from stepkeep.kernel.errors import InvariantBroken
-from stepkeep.kernel.machine.rows import Called, Step
+from stepkeep.kernel.machine.rows import Called, Limited, Step
 from stepkeep.kernel.machine.states import OnFailure, Phase, StepState
 from stepkeep.kernel.people.separation import Constraint, duties_of_execution
 
@@ -108,6 +109,12 @@ class Facts(Evaluated, Protocol):
     def render(self, view: ConditionView) -> Mapping[str, Any]: ...
 
 
+class Keys(Evaluated, Protocol):
+    """The compiled keys and units of a step's limits. `of` raises ExpressionError if one cannot be evaluated."""
+
+    def of(self, view: ConditionView) -> tuple[Limited, ...]: ...
+
+
 class Grower(Evaluated, Protocol):
     """The compiled expressions of a step that owns elements. Each method raises ExpressionError."""
 
@@ -136,6 +143,7 @@ CompileCondition = Callable[[str, Definition], Condition]
 CompileGrowth = Callable[[StepDefinition, Definition], Grower]
 CompileLength = Callable[[str, Definition], SleepLength]
 CompileFacts = Callable[[Mapping[str, str], Definition], Facts]
+CompileKeys = Callable[[Sequence[Limit], Definition], Keys]
 CompileTest = Callable[[str, bool], MessageTest]
 """Compiles an expression over one message, or with True over all that a wait has taken."""
 CompilePolicies = Callable[[Definition], tuple[Policy, ...]]
@@ -151,6 +159,10 @@ def _no_test(text: str, several: bool) -> MessageTest:
 
 def _no_facts(facts: Mapping[str, str], definition: Definition) -> Facts:
     raise InvariantBroken(f"nothing evaluates the facts {', '.join(facts)} of {definition.name}")
+
+
+def _no_keys(limits: Sequence[Limit], definition: Definition) -> Keys:
+    raise InvariantBroken(f"nothing evaluates the keys of limits of {definition.name}")
 
 
 def _no_growth(step: StepDefinition, definition: Definition) -> Grower:
@@ -192,6 +204,7 @@ class PlannedStep(msgspec.Struct, frozen=True, kw_only=True):
     sleeps: bool = False
     gate: Approval | None = None
     facts: Facts | None = None
+    keys: Keys | None = None
     segment: Segment | None = None
     grower: Grower | None = None
     owner: int | None = None
@@ -262,7 +275,9 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     duties: Mapping[int, tuple[Constraint, ...]] = {}
     """By main step, the constraints on the owner of a worker that executes it, or what stands below it."""
     sets_aside: bool = False
-    """Whether a step is claimed by a query of its own: it needs resources, or has duties."""
+    """Whether a step is claimed by a query of its own: it needs resources, is limited, or has duties."""
+    has_limits: bool = False
+    """Whether a step is limited: the end of its claim frees places."""
     has_duties: bool = False
     """Whether the definition rules persons out of its gates or steps."""
     evaluates: bool = False
@@ -535,6 +550,11 @@ def _spec(executor: Executor | None, capabilities: Sequence[str], queue: str) ->
     return QueueSpec(kind=kind, name=name, capabilities=tuple(sorted(capabilities)), group=queue)
 
 
+def has_keys(limits: Iterable[Limit]) -> bool:
+    """Whether one of these limits has an expression, which is evaluated when its step opens."""
+    return any(limit.per is not msgspec.UNSET or isinstance(limit.units, str) for limit in limits)
+
+
 def build_plan(
     definition: Definition,
     *,
@@ -547,6 +567,7 @@ def build_plan(
     compile_policies: CompilePolicies = _no_policies,
     compile_test: CompileTest = _no_test,
     compile_growth: CompileGrowth = _no_growth,
+    compile_keys: CompileKeys = _no_keys,
     document: bytes = b"",
 ) -> Plan:
     """Build the plan of a definition. `queues` has one id per step number, as `queue_specs` lists them."""
@@ -584,6 +605,7 @@ def build_plan(
             holds=_holds(step),
             gate=step.approval or step.hold,
             facts=_facts(step.approval or step.hold, definition, compile_facts),
+            keys=compile_keys(step.limits, definition) if step.limits and has_keys(step.limits) else None,
             accepts=_accepts(step, compile_test),
             enough=_enough(step, compile_test),
         )
@@ -616,10 +638,13 @@ def build_plan(
         segments=segments,
         queues=tuple(queues) if segments else (),
         duties=duties,
-        sets_aside=bool(duties) or any(step.resources for step in definition.work),
+        sets_aside=bool(duties) or any(step.resources or step.limits for step in definition.work),
+        has_limits=any(step.limits for step in definition.work),
         has_duties=bool(definition.duties) or any(one.gate is not None and one.gate.excluded for one in steps),
         evaluates=any(
-            one is not None for step in steps for one in (step.condition, step.sleep_length, step.facts, step.grower)
+            one is not None
+            for step in steps
+            for one in (step.condition, step.sleep_length, step.facts, step.keys, step.grower)
         ),
     )
 

@@ -36,7 +36,7 @@ def _require_payloads(draft: Draft, numbers: Iterable[int], *, reads_input: bool
 
 
 def _evaluated(planned: PlannedStep) -> list[Evaluated]:
-    found = (planned.condition, planned.sleep_length, planned.facts, planned.grower)
+    found = (planned.condition, planned.sleep_length, planned.facts, planned.keys, planned.grower)
     return [one for one in found if one is not None]
 
 

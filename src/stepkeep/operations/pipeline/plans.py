@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from stepkeep.definition.expressions.compiled_policy import policies_of
-from stepkeep.definition.expressions.conditions import compile_condition, compile_facts, compile_length
+from stepkeep.definition.expressions.conditions import compile_condition, compile_facts, compile_keys, compile_length
 from stepkeep.definition.expressions.elements import compile_growth
 from stepkeep.definition.expressions.message_tests import compile_test
 from stepkeep.kernel.definition import Definition, decode_definition, digest_of
@@ -79,6 +79,7 @@ class PlanCache:
                 compile_policies=partial(policies_of, opened=self.opened),
                 compile_test=self._test,
                 compile_growth=partial(compile_growth, opened=self.opened, sealed=self.sealed),
+                compile_keys=partial(compile_keys, opened=self.opened),
                 document=stored.document,
             )
             self._plans[stored.id] = plan

@@ -38,6 +38,7 @@ class Why(StrEnum):
     PAUSED = "paused"
     SLOT = "slot"
     RESOURCE = "resource"
+    LIMIT = "limit"
     APPROVAL = "approval"
     DECISION = "decision"
     COMPLETION = "completion"
