@@ -77,7 +77,7 @@ def _end_holds(what: LimitChange) -> Loads[None]:
             (*key, sum(weight for weight, _ in freed[key]), json_text(sorted(seq for _, seq in freed[key])))
             for key in keys
         ]
-        yield Ask("free_limit_keys", given=(json_text(sums),))
+        yield Ask("save_freed_limit_keys", given=(json_text(sums),))
         yield Ask("wake_limit_lines", given=(json_text(keys), what.at))
 
 

@@ -98,7 +98,8 @@ LimitKey = tuple[str, str, str]
 
 class LimitKeyRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A key of a limit, and the lock of its places. `seq` is the number of its last grant, `held` what the holds weigh
-    together, `tat` when the bucket of its rate is empty again. `freed` has the numbers of grants that ended since."""
+    together, `tat` when the bucket of its rate is empty again. `freed` has the numbers of grants that ended since.
+    `used_at`: when a claim asked for it last."""
 
     tenant: str
     name: str
@@ -107,6 +108,7 @@ class LimitKeyRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     held: Place
     tat: Moment
     freed: tuple[int, ...] = ()
+    used_at: Moment = 0
 
     @property
     def place(self) -> LimitKey:

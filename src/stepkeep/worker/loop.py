@@ -810,3 +810,4 @@ class Worker:
         self._maintain_in = self._settings.maintain_seconds
         await maintain(self._transactor.store)
         await forget(self._transactor.store)
+        await self._transactor.store.limits.forget_keys(UNUSED_KEYS_US, MOST_KEYS_FORGOTTEN)

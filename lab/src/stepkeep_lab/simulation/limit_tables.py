@@ -28,7 +28,6 @@ class LimitRows:
 
     def __init__(self) -> None:
         self.keys: dict[LimitKey, LimitKeyRow] = {}
-        self.used: dict[LimitKey, int] = {}
         self.holds: dict[tuple[str, str, int, str], LimitHold] = {}
         self.waits: dict[tuple[str, str, int], LimitWait] = {}
         self.lines: dict[Spot, int | None] = {}
@@ -40,10 +39,10 @@ class LimitRows:
 
     def lock(self, place: LimitKey, now: int) -> LimitKeyRow:
         """A key as it stands; a new one is numbered from now on."""
-        self.used[place] = now
         tenant, name, key = place
         new = LimitKeyRow(tenant=tenant, name=name, key=key, seq=now, held=0, tat=0)
-        return self.keys.setdefault(place, new)
+        self.keys[place] = replace(self.keys.get(place, new), used_at=now)
+        return self.keys[place]
 
     def write(self, what: LimitChange, tables: Tables) -> None:
         for row in what.keys:
@@ -193,7 +192,7 @@ class ModelLimits(LimitStore):
             gone = [
                 place
                 for place, row in sorted(self._rows.keys.items())
-                if not row.held and self._rows.used[place] < now - unused_us and row.tat < now and place not in lines
+                if not row.held and row.used_at < now - unused_us and row.tat < now and place not in lines
             ][:limit]
             for place in gone:
                 del self._rows.keys[place]

@@ -4,4 +4,4 @@ select given.value->>0, given.value->>1, given.value->>2, $2::bigint, 0, 0, '[]'
 from json_array_elements($1::text::json) as given
 where true
 on conflict (tenant, name, key) do update set used_at = excluded.used_at
-returning tenant, name, key, seq, held, tat, freed
+returning tenant, name, key, seq, held, tat, freed, used_at

@@ -90,3 +90,8 @@ comment on column limit_lines.name is 'The name of the limit';
 comment on column limit_lines.key is 'The key';
 comment on column limit_lines.queue is 'The queue of the steps';
 comment on column limit_lines.due_at is 'From when a claim looks at the line (microseconds since 1970); null: a place must become free first';
+
+-- Steps of paused runs, steps that are set aside and steps that wait in lines have a time beyond every clock. However
+-- many there are, a claim of other steps does not walk over them.
+drop index steps_claim;
+create index steps_claim on steps (queue, priority desc, ready_at, run_id, no) where ready_at < 100000000000000000;

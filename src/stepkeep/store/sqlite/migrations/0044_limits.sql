@@ -51,3 +51,8 @@ create table limit_lines (
 ) strict;
 
 create index limit_lines_due on limit_lines (queue, due_at) where due_at is not null;
+
+-- Steps of paused runs, steps that are set aside and steps that wait in lines have a time beyond every clock. However
+-- many there are, a claim of other steps does not walk over them.
+drop index steps_claim;
+create index steps_claim on steps (queue, priority desc, ready_at, run_id, no) where ready_at < 100000000000000000;
