@@ -128,6 +128,10 @@ interface Entered { state: string; at: string | null; }
 
 interface EntryView { run_id: string; seq: number; at: string; hash: string; lines: (Record<string, any>)[]; body?: string; }
 
+interface ErrorGroup { workflow: string | null; step: string | null; category: string | null; message: string; term: string; runs: number; versions: (number)[]; first_at: string | null; last_at: string | null; newest_run: string; spans: (number)[]; }
+
+interface ErrorList { at: string | null; since: string | null; looked_at: number; is_complete: boolean; errors: (ErrorGroup)[]; }
+
 interface EvidenceRequest { evidence: (OneEvidence)[]; }
 
 interface ExplanationView { subject: string; state: string; stuck: boolean; causes: (CauseView)[]; continues?: Continues | null; continued_by?: (string)[]; }
@@ -170,7 +174,7 @@ interface JobRuns { runs: (JobRunView)[]; next: string | null; }
 
 type JobState = "done" | "running" | "stopped";
 
-interface JobView { job?: string; action: "backfill" | "cancel" | "migrate" | "pause" | "rerun" | "resume"; dry_run?: boolean; backfill?: string; trigger?: string; state?: JobState; where?: Record<string, any>; compensate?: boolean; reason?: string; workflow?: string; to?: number; of?: number | null; since?: string | null; until?: string | null; reached?: string | null; at_once?: number; started?: number; fired_before?: number; runs?: number; first?: (string)[]; waiting?: number; done?: number; unchanged?: number; refused?: number; created_at?: string | null; created_by?: string; ended_at?: string | null; created?: boolean; }
+interface JobView { job?: string; action: "backfill" | "cancel" | "migrate" | "pause" | "rerun" | "resume"; dry_run?: boolean; backfill?: string; trigger?: string; state?: JobState; where?: Record<string, any>; compensate?: boolean; unfinished?: boolean; reason?: string; workflow?: string; to?: number; of?: number | null; since?: string | null; until?: string | null; reached?: string | null; at_once?: number; started?: number; fired_before?: number; runs?: number; first?: (string)[]; waiting?: number; done?: number; unchanged?: number; refused?: number; created_at?: string | null; created_by?: string; ended_at?: string | null; created?: boolean; }
 
 interface Journal { run_id: string; entries: (EntryView)[]; next: string | null; }
 
@@ -444,13 +448,13 @@ interface Slot { scope: "tenant" | "workflow"; workflow: string | null; most: nu
 
 interface SlotList { slots: (Slot)[]; }
 
-interface SlowStep { workflow: string; version: number; step: string; attempts: number; mean_seconds: number; max_seconds: number; run_id: string; }
+interface SlowStep { workflow: string; version: number; step: string; attempts: number; failed: number; mean_seconds: number; max_seconds: number; run_id: string; }
 
 interface Span { at: string | null; succeeded: number; failed: number; other: number; }
 
 interface Started { run_id: string; created: boolean; }
 
-interface Statistics { at: string | null; since: string | null; runs: SampledRuns; throughput: (Span)[]; durations: Durations; failures: SampledFailures; backlog: (OpenWork)[]; slowest_steps: (SlowStep)[]; newest_ends: (EndedRun)[]; }
+interface Statistics { at: string | null; since: string | null; runs: SampledRuns; throughput: (Span)[]; durations: Durations; failures: SampledFailures; workflows: (WorkflowNumbers)[]; backlog: (OpenWork)[]; slowest_steps: (SlowStep)[]; newest_ends: (EndedRun)[]; }
 
 interface StatisticsView { statistics: Statistics; }
 
@@ -562,6 +566,8 @@ type WorkerState = "busy" | "draining" | "idle" | "initializing" | "shutdown" | 
 
 interface WorkerView { id: string; state: WorkerState; silent: boolean; incarnation: number; capacity: number; held: number | null; free: number | null; usage: (Usage)[]; capabilities: (string)[]; queues: (string)[] | null; handlers: (string)[]; kinds: (string)[]; misfits: (string)[]; only_run: string | null; host: string | null; pid: number | null; version: string | null; started_at: string | null; heard_at: string | null; }
 
+interface WorkflowNumbers { workflow: string; runs: number; succeeded: number; failed: number; p50_seconds: number | null; p95_seconds: number | null; newest_at: string | null; started: (number)[]; failed_in: (number)[]; }
+
 type Get<A extends string> =
 	A extends `/as/run/runs/${string}/cost` ? RunCost :
 	A extends `/as/run/runs/${string}/events` ? any :
@@ -610,6 +616,7 @@ type Get<A extends string> =
 	A extends "/approvals" ? ApprovalList :
 	A extends "/audit" ? AuditPage :
 	A extends "/delegations" ? DelegationList :
+	A extends "/errors" ? ErrorList :
 	A extends "/explain" ? ExplanationView :
 	A extends "/healthz" ? Health :
 	A extends "/history" ? History :
@@ -777,6 +784,7 @@ type Query<A extends string> =
 	A extends "/approvals" ? { mine?: boolean | "true" | "false" | null | false; late?: boolean | "true" | "false" | null | false; cursor?: string | null | false; limit?: number | string | null | false; by?: string | null | false; } :
 	A extends "/audit" ? { actor?: string | null | false; target?: string | null | false; operation?: string | null | false; outcome?: "done" | "failed" | "refused" | null | false; key?: string | null | false; since?: string | null | false; until?: string | null | false; cursor?: string | null | false; limit?: number | string | null | false; } :
 	A extends "/delegations" ? { cursor?: string | null | false; limit?: number | string | null | false; } :
+	A extends "/errors" ? { window?: string | null | false; workflow?: string | null | false; } :
 	A extends "/explain" ? { what: string | null | false; step?: string | null | false; } :
 	A extends "/healthz" ? {  } :
 	A extends "/history" ? { name?: string | null | false; after?: number | string | null | false; limit?: number | string | null | false; } :
@@ -839,7 +847,7 @@ type Body<A extends string> =
 	A extends `/runs/${string}/cancel` ? { compensate?: boolean; reason?: string; by?: string | null; } | null :
 	A extends `/runs/${string}/continuation-preview` ? { how: "fork" | "rerun" | "retry"; start?: string | null; input?: any; version?: number | null; by?: string | null; } :
 	A extends `/runs/${string}/escalate` ? { step?: string | null; reason: string; for?: string | null; by?: string | null; } :
-	A extends `/runs/${string}/fork` ? { at: string; input?: any; version?: number | null; by?: string | null; } :
+	A extends `/runs/${string}/fork` ? { start: string; input?: any; version?: number | null; by?: string | null; } :
 	A extends `/runs/${string}/freeze` ? { reason: string; by?: string | null; } :
 	A extends `/runs/${string}/messages` ? NewMessage :
 	A extends `/runs/${string}/migrate` ? { to: number; reason?: string; by?: string | null; } :
@@ -872,7 +880,7 @@ type Body<A extends string> =
 	A extends "/pauses/workflow" ? { workflow: string; reason?: string; by?: string | null; } :
 	A extends "/policies/off" ? { by?: string | null; } | null :
 	A extends "/resources/clear" ? { resource: string; by?: string | null; } :
-	A extends "/runs/bulk" ? { action: "cancel" | "pause" | "rerun" | "resume"; where?: Where | null; runs?: (string)[] | null; compensate?: boolean; reason?: string; dry_run?: boolean; by?: string | null; } :
+	A extends "/runs/bulk" ? { action: "cancel" | "pause" | "rerun" | "resume"; where?: Where | null; runs?: (string)[] | null; compensate?: boolean; unfinished?: boolean; reason?: string; dry_run?: boolean; by?: string | null; } :
 	A extends "/session/link" ? Code :
 	A extends "/slots/clear" ? { workflow?: string | null; by?: string | null; } | null :
 	A extends "/work/workers" ? Registration :

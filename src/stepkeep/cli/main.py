@@ -45,10 +45,10 @@ PLACES = (
     (LOOK, "runs show status wait explain certify evidence definitions diff dialects workers audit"),
     (PEOPLE, "approvals approve reject request-changes escalate reassign annotate freeze decide complete token send"),
     (PEOPLE, "emit cancel pause resume"),
-    (LOOK, "rollback-preview"),
+    (LOOK, "statistics rollback-preview"),
     (PEOPLE, "delegate"),
     (SYSTEM, "worker serve dev mcp call archive prune quarantine completion"),
-    (SYSTEM, "users keys tenants hooks network slots resources limits jobs schemas policy mailbox sinks outbox"),
+    (SYSTEM, "users keys tenants hooks network slots resources limits jobs schemas policies mailbox sinks outbox"),
     (SYSTEM, "triggers log state db profile"),
 )
 """The commands and groups of commands, as the help shows them."""

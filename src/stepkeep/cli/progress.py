@@ -161,6 +161,8 @@ def _words(hop: Hop, at: int) -> str:
         return "handed back"
     if hop.trigger == "held_exhausted":
         return f"holds: {trouble} (attempt {hop.attempt}, no other is left)"
+    if hop.trigger == "held_unfit":
+        return f"holds until other code is there: {trouble}"
     if hop.target == "running":
         return text if (hop.attempt or 1) == 1 else f"{text}, attempt {hop.attempt}"
     if hop.target == "retrying":

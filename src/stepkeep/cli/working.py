@@ -207,7 +207,7 @@ class Follower:
     def __init__(self, engine: AsyncEngine, run_id: str, plan: Plan, screen: Screen) -> None:
         self._engine, self._run_id, self._plan, self._screen = engine, run_id, plan, screen
         self._title = f"run {run_id}, {plan.definition.name} v{plan.definition.version}"
-        sleeps = frozenset(step.no for step in plan.steps if step.sleeps)
+        sleeps = frozenset(step.no for step in plan.steps if step.kind.sleeps)
         self._progress = Progress(lambda no: plan.at(no).name, plan.size, plan.definition.timeout, sleeps)
         self._ahead, self._far_at = 0, time.monotonic()
 

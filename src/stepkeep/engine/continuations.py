@@ -42,6 +42,7 @@ class AsyncContinuations(AsyncGroup):
         status=201,
         done="Created",
         creates="/runs/{run_id}",
+        agents="changes",
     )
     async def retry(
         self, run_id: RunId, *, version: Version = None, idempotency_key: IdempotencyKey = None, by: Actor = None
@@ -65,6 +66,7 @@ class AsyncContinuations(AsyncGroup):
         status=201,
         done="Created",
         creates="/runs/{run_id}",
+        agents="changes",
         example={"start": "ship"},
     )
     async def rerun(
@@ -95,19 +97,19 @@ class AsyncContinuations(AsyncGroup):
         status=201,
         done="Created",
         creates="/runs/{run_id}",
-        example={"at": "ship", "input": {"country": "CH"}},
+        example={"start": "ship", "input": {"country": "CH"}},
     )
     async def fork(
         self,
         run_id: RunId,
-        at: From,
+        start: From,
         *,
         input: Input = None,  # noqa: A002 - the word users know
         version: Version = None,
         idempotency_key: IdempotencyKey = None,
         by: Actor = None,
     ) -> Started:
-        """A new run that takes another course from the step `at`, with another input if one is given.
+        """A new run that takes another course from the step `start`, with another input if one is given.
 
         It has no business key, and never undoes what the earlier run did.
 
@@ -115,7 +117,9 @@ class AsyncContinuations(AsyncGroup):
         >>> engine.work_on(engine.continuations.fork(done.run_id, "greet", input={"name": "Bo"}).run_id).output
         'Hello, Bo'
         """
-        return await self._continue_run(run_id, _wanted(ContinuationKind.FORK, at, input, version), idempotency_key, by)
+        return await self._continue_run(
+            run_id, _wanted(ContinuationKind.FORK, start, input, version), idempotency_key, by
+        )
 
     @operation(
         READ,

@@ -43,7 +43,7 @@ from stepkeep.store.principals import (
     TenantRow,
 )
 from stepkeep.store.reading import read_definition, read_person, read_row, unreadable_worker
-from stepkeep.store.records import RunRecord, RunStatus, SignedHead
+from stepkeep.store.records import RunRecord, RunStatus, SignedHead, UnfitStep
 from stepkeep.store.rows import (
     AdoptionRow,
     AuditHead,
@@ -260,6 +260,12 @@ def state_from(columns: Sequence[Any]) -> tuple[RunKey, RunStatus]:
 
 def _status_from(row: Sequence[Any]) -> RunStatus:
     return RunStatus(state=RUN_STATES[row[2]], definition_id=row[3], error=row[4], seq=row[5])
+
+
+def unfit_from(row: Sequence[Any]) -> UnfitStep:
+    """A flow that holds, from its row."""
+    run_id, no, queue, note = row
+    return UnfitStep(str(run_id), no, queue, _note(note).tried)
 
 
 def output_from(note: str | None, output: bytes | None) -> bytes | None:

@@ -168,6 +168,15 @@ class UnsignedHead(NamedTuple):
     head: bytes
 
 
+class UnfitStep(NamedTuple):
+    """A flow that holds until other code is there than that of the digests in `tried`."""
+
+    run_id: str
+    no: int
+    queue: int
+    tried: tuple[str, ...]
+
+
 class Evidence(msgspec.Struct, frozen=True, gc=False):
     """Why an attempt failed: JSON with its traceback, its inputs and its log lines. No part of the record."""
 
@@ -198,12 +207,26 @@ class RecentRun(msgspec.Struct, frozen=True, gc=False):
 
 
 class RecentAttempt(msgspec.Struct, frozen=True, gc=False):
-    """How long an attempt of one of the newest ended runs took, in microseconds."""
+    """How an ended attempt went, and how long it took, in microseconds."""
+
+    run_id: str
+    no: int
+    state: str
+    taken: int
+
+
+class RecentFailure(msgspec.Struct, frozen=True, gc=False):
+    """Why a run was stopped: the step that failed first with its error, or the error of the run itself. `call` is the
+    name of a step that a flow called."""
 
     run_id: str
     definition_id: int
-    no: int
-    taken: int
+    state: str
+    no: int | None
+    call: str | None
+    category: str | None
+    error: str
+    ended_at: int | None
 
 
 class RunCounts(msgspec.Struct, frozen=True, kw_only=True):

@@ -53,7 +53,7 @@ export function continueDialog(view, done) {
 	const stepField = field("Step", step),
 		inputField = field("Input", text),
 		shown = h("div.stack.tight", { role: "status" });
-	const named = () => (WAYS[way][2] ? { [way === "fork" ? "at" : "start"]: step.value } : {});
+	const named = () => (WAYS[way][2] ? { start: step.value } : {});
 	async function show() {
 		stepField.hidden = !WAYS[way][2];
 		inputField.hidden = !WAYS[way][3];

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from stepkeep.cli.answering import print_answer, table
-from stepkeep.cli.arguments import Text, Texts, arg, opt
+from stepkeep.cli.arguments import CURSOR, Text, Texts, arg, opt
 from stepkeep.cli.command import Commands, CommandValues
 from stepkeep.cli.policies import Policies
 from stepkeep.cli.printer import warn
@@ -147,13 +147,13 @@ def _has_dead(found: OutboxStatus) -> bool:
     state=opt("--state", "STATE", "ready, sending or dead."),
     sink=OF_SINK,
     run_id=opt("--run", "RUN", "This run alone, sent or not.", typed_as="run", is_run=True),
-    after=opt("--after", "SINK/RUN", "Go on after this one: `next` of the page before."),
+    after=CURSOR,
 )
 def list_outbox(found: DeliveryList, asked: CommandValues) -> str | None:
     """List runs with events that are not delivered, by sink."""
     nothing, shown = "nothing waits to be delivered", "sink run state attempts due error"
     table(found.deliveries, nothing, shown, due=lambda one: one.ready_at or one.dead_at)
-    return f"more with: {asked.command('outbox', 'list', '--after', found.next)}" if found.next else None
+    return f"more with: {asked.command('outbox', 'list', '--cursor', found.next)}" if found.next else None
 
 
 @outbox.operation("show", "outbox.show", run_id=RUN, sink=SINK)

@@ -97,7 +97,7 @@ def list_resources(found: ResourceList, _: CommandValues) -> None:
 
 limits = Commands("limits", "Limits on steps by key: how many run at once, and how fast they begin.")
 LIMIT = arg("LIMIT", "Its name.")
-KEY = opt("--key", "KEY", "One key, not all of them.", show_default=False)
+KEY = opt("--for", "KEY", "One key of the limit, not all of them.", show_default=False)
 RUNNING = opt("--running", "NUMBER", "How much may run at once under a key.", show_default=False)
 RATE = opt("--rate", "RATE", "How many units may begin in a time, as 100/1m.", show_default=False)
 BURST = opt("--burst", "NUMBER", "How many units may begin at once.")

@@ -23,22 +23,22 @@ if TYPE_CHECKING:
 def send(
     settings: Settings,
     first: Annotated[
-        str, arg("[RUN]", "The run's id, or enough of its beginning or end; left out with --key and --correlation.")
+        str, arg("[RUN]", "The run's id, or enough of its beginning or end; or --business-key or --correlation-id.")
     ],
     second: Annotated[Text, arg("NAME", "The event's name.")] = None,
     payload: Annotated[Text, opt("--payload", "JSON|@FILE", "What the message says.")] = None,
     message_id: Annotated[Text, opt("--id", "ID", "The sender's id: the same one again changes nothing.")] = None,
-    key: Annotated[Text, opt("--key", "KEY", "To the run with this business key; kept while no run has it.")] = None,
-    correlation: Annotated[Text, opt("--correlation", "ID", "To the only live run with this correlation id.")] = None,
+    key: Annotated[Text, opt("--business-key", "KEY", "To the run that has it; kept while none has.")] = None,
+    correlation: Annotated[Text, opt("--correlation-id", "ID", "To the only live run that has it.")] = None,
     start: Annotated[
-        Text, opt("--start", "FILE_OR_NAME", "With --key: start this workflow if no run has the key.")
+        Text, opt("--start", "FILE_OR_NAME", "With --business-key: start this workflow if no run has the key.")
     ] = None,
     app: Apps = None,
     input: Input = None,  # noqa: A002 - the option's name
     idempotency_key: Annotated[
         Text, opt("--idempotency-key", "KEY", "With --start: the same key never makes a second run.")
     ] = None,
-    ttl: Annotated[Text, opt("--ttl", "DURATION", "With --key: how long it is kept for a run; 7d by default.")] = None,
+    ttl: Annotated[Text, opt("--ttl", "DURATION", "With --business-key: how long it is kept; 7d by default.")] = None,
     by: By = None,
 ) -> int:
     """Send a message to a run.
@@ -49,7 +49,7 @@ def send(
     value = json_value(payload, "--payload")
     if run is not None:
         if any(one is not None for one in (start, input, idempotency_key, ttl, app)):
-            raise InvalidInput("--start, --app, --input, --idempotency-key and --ttl go with --key.")
+            raise InvalidInput("--start, --app, --input, --idempotency-key and --ttl go with --business-key.")
         work = and_run(run, lambda engine, found: engine.send(found, event, value, message_id=message_id, by=by))
     else:
         handlers = load_handlers(app or []) if start is not None else None
@@ -73,13 +73,13 @@ def send(
 def _target(first: str, second: str | None, key: str | None, correlation: str | None) -> tuple[str | None, str]:
     """The run, if it is named by its id, and the name of the event."""
     if key is not None and correlation is not None:
-        raise InvalidInput("--key and --correlation both find the run: give one of them.")
+        raise InvalidInput("--business-key and --correlation-id both find the run: give one of them.")
     if key is None and correlation is None:
         if second is None:
-            raise InvalidInput("Say to which run: RUN NAME, or --key KEY NAME, or --correlation ID NAME.")
+            raise InvalidInput("Say to which run: RUN NAME, or --business-key KEY NAME, or --correlation-id ID NAME.")
         return first, second
     if second is not None:
-        raise InvalidInput(f"--key and --correlation find the run: leave out RUN, which is {first!r} here.")
+        raise InvalidInput(f"--business-key and --correlation-id find the run: leave out RUN, which is {first!r} here.")
     return None, first
 
 

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from stepkeep.cli.answering import find_run, of_run, open_engine, print_answer, print_value, table
 from stepkeep.cli.arguments import (
+    CURSOR,
     As,
     By,
     OfBusinessKey,
@@ -50,7 +51,7 @@ def runs(
     until: Annotated[Text, opt("--until", "TIME", "Created until then.")] = None,
     error: Annotated[Text, opt("--error", "TEXT", "Only runs with this in their error.")] = None,
     limit: Annotated[int, opt("--limit", "At most this many.", bounds_of="runs limit")] = DEFAULT_LIMIT,
-    before: Annotated[Text, opt("--before", "RUN", "Only runs older than this one: the next page.")] = None,
+    before: Annotated[Text, CURSOR] = None,
     every: Annotated[bool, opt("--all", "Look at every run for labels and texts.", show_default=False)] = False,
     as_: As = None,
 ) -> int:
@@ -74,7 +75,7 @@ def runs(
             more = "" if found.is_complete else "at least "
             yield f"{more}{found.total:,} {'in all' if before is None else 'from there on'}"
             if len(found.runs) == limit:
-                yield f"older ones: {settings.command('runs', *again, '--before', found.runs[-1].id)}"
+                yield f"older ones: {settings.command('runs', *again, '--cursor', found.runs[-1].id)}"
         if found.looked_at:
             yield _looked_at(found.looked_at)
             yield f"look further: {settings.command('runs', *again, '--all')}"

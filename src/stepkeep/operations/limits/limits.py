@@ -31,7 +31,8 @@ from stepkeep.store.rows import LimitHold
 MOST_KEYS = 1_000
 """For how many keys of a limit an operator says something at most."""
 
-MOST_LIMITS = 1_000
+KEPT_US = 86_400 * 1_000_000
+FORGET_AT_ONCE = 10_000
 MOST_NAMED = 3
 MOST_HOLDERS = 20
 
@@ -248,6 +249,11 @@ async def publish_limits(store: Store, definition: Definition, *, caller: Caller
             return replace(written, published=rule, workflow=definition.name, reason="published")
 
         await _change(store, name, changed, caller)
+
+
+async def forget_keys(store: Store) -> int:
+    """Delete keys that were not used for a day. Returns how many; what is left over goes next time."""
+    return await store.limits.forget_keys(KEPT_US, FORGET_AT_ONCE)
 
 
 async def lacking_places(

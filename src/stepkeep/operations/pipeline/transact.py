@@ -157,7 +157,8 @@ class Transactor:
         self.definitions: SharedReads[tuple[str, str, int | None], StoredDefinition | None] = SharedReads(
             lambda which: self.store.read_definition(*which)
         )
-        self.plans.opened, self.plans.sealed = self.payloads.seal.opened, self.payloads.seal.seal
+        self.plans.compiler.opened = self.payloads.seal.opened
+        self.plans.compiler.sealed = self.payloads.seal.seal
         self._lane: Submissions[Event, Accepted] = Submissions(self._submit_batch, size_bytes=event_bytes)
         self.monotonic = self._monotonic = monotonic
         self._locked_claims_until = -inf

@@ -363,7 +363,7 @@ export const policiesPage = listed({
 					"shield",
 					"No policy",
 					"Rules decide which starts, steps and gates are allowed. ",
-					h("code", "stepkeep policy publish FILE"),
+					h("code", "stepkeep policies publish FILE"),
 				),
 });
 

@@ -16,11 +16,12 @@ from msgspec.structs import replace
 
 from stepkeep.definition.expressions.json_schema import Shape
 from stepkeep.definition.python.registry import HandlerSpec
+from stepkeep.kernel.compiler import ConditionView
 from stepkeep.kernel.definition import Executor as Defined
 from stepkeep.kernel.machine.outcomes import Outcome
 from stepkeep.kernel.machine.rows import Details
 from stepkeep.kernel.machine.states import Category, Phase, StepState
-from stepkeep.kernel.plan import ConditionView, PlannedStep
+from stepkeep.kernel.plan import PlannedStep
 from stepkeep.network.allowing import AllowList
 from stepkeep.worker.attempts.once import Checkpoints, NoCheckpoints
 from stepkeep.worker.cancellation import Cancellation

@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 from stepkeep.edges.safe_text import exception_text
-from stepkeep.kernel.definition import Flow
 from stepkeep.kernel.errors import PayloadSealed, StoreError
 from stepkeep.kernel.machine.outcomes import Completed, Failed, Outcome, Released, RulesFailed, RulesPassed
 from stepkeep.kernel.machine.states import Category
@@ -30,6 +29,7 @@ from stepkeep.worker.attempts.prepared import PreparedSteps
 from stepkeep.worker.attempts.secrets import MissingSecret
 from stepkeep.worker.attempts.transactional import attempt_in_transaction
 from stepkeep.worker.cancellation import Why
+from stepkeep.worker.code import build_of
 from stepkeep.worker.shared import Shared
 
 log = logging.getLogger("stepkeep.worker")
@@ -37,6 +37,15 @@ log = logging.getLogger("stepkeep.worker")
 SECOND = 1_000_000
 LEAVE_SECONDS = 0.25
 """How long a handler of a stopping run that takes a context may take to end by itself."""
+
+
+def require_untried(claim: Claim, prepared: Prepared) -> None:
+    """Refuse a flow that has tried the code which is here: other workers have other code for it."""
+    tried = () if claim.step.note is None else claim.step.note.tried
+    if tried and prepared.is_flow and prepared.spec is not None and (code := build_of(prepared.spec.function)) in tried:
+        name = prepared.spec.name
+        said = f"the code of flow {name} that is here does not fit what run {claim.run_id} has called"
+        raise MisfitError(name, said, is_usual=True, unfit=code)
 
 
 class Running:
@@ -85,6 +94,7 @@ class Running:
                 if prepared.is_transactional and not self._shared.transactor.has_database:
                     said = "a transactional step needs a worker with the database"
                     raise MisfitError(claim.planned.name, said, is_usual=True)
+                require_untried(claim, prepared)
             except MisfitError as problem:
                 self._misfit(self._held_unprepared(claim, now), problem)
                 continue
@@ -128,7 +138,7 @@ class Running:
     def _misfit(self, job: Job, problem: MisfitError) -> None:
         """This worker cannot serve a step that others may: it is handed back, with the reason on record."""
         self._shared.misfits.note(job.claim, problem)
-        self._report(job, Released(reason=storable_text(str(problem))))
+        self._report(job, Released(reason=storable_text(str(problem)), unfit=problem.unfit))
         self._shared.signals.ability_changed()
 
     def _refuse(self, job: Job, problem: Exception) -> None:
@@ -147,7 +157,7 @@ class Running:
         known = self.inputs.flows.lane_of(claim)
         if known is not None:
             return known
-        is_new = isinstance(claim.planned.growth, Flow) and claim.plan.size == 1
+        is_new = claim.planned.kind.is_flow and claim.plan.size == 1
         return batch_lane if is_new else self._lane_of(claim)
 
     def _lane_to_fill(self) -> int:
