@@ -1,9 +1,9 @@
 """Limits in logs: a claim has a place under each limit of its step, and no key ever gave out more than its rule allows.
 
-A log of one run shows which places its claims had (`Places`). What other runs held is not in it: `replay` takes the
+A log of one run shows which places its claims had (`KeyGrants`). What other runs held is not in it: `replay` takes the
 grants of many runs and follows each key by the numbers of its grants, not by clocks. Each grant tells what was held
 before it and which grants had ended since the one before; the replay counts both again, and asks whether what is said
-to have ended has ended in the log of its run. `reenact` and `details` call it, and whoever has the logs of all runs.
+to have ended has ended in the log of its run. `reenact` and `details` call it; simulations and tests call `replay`.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def _is_place(told: Any) -> bool:
     return bool(told["weight"] > 0 and ("most" not in told or told["held"] + told["weight"] <= told["most"]))
 
 
-class Places:
+class KeyGrants:
     """The places of the claims of one run."""
 
     def follow(self, place: PlannedRule, line: Line, asked: Mapping[str, Any]) -> Iterator[tuple[Code, str]]:

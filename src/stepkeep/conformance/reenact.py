@@ -22,7 +22,7 @@ from stepkeep.conformance.details import check_detail
 from stepkeep.conformance.elements import Elements
 from stepkeep.conformance.enabled import JOURNAL_FORMAT, Hop, check_enabled, wrong_field
 from stepkeep.conformance.flows import Flows, rule_of
-from stepkeep.conformance.limits import Places
+from stepkeep.conformance.limits import KeyGrants
 from stepkeep.conformance.line import Line
 from stepkeep.conformance.machines import Say
 from stepkeep.conformance.people import Act, People
@@ -156,7 +156,7 @@ class Reenactment:
         self.format = JOURNAL_FORMAT
         self.elements = Elements(contract)
         self.flows = Flows(self.contract)
-        self.resources, self.places = Resources(), Places()
+        self.resources, self.places = Resources(), KeyGrants()
         self.additions = Additions(self.contract)
         self.verdicts: Mapping[str, Any] = {}
         self.held: set[str] = set()

@@ -46,7 +46,7 @@ class LimitUse(NamedTuple):
 def limit_writes(what: LimitChange) -> Loads[None]:
     """Everything that a transaction writes of limits."""
     if what.keys:
-        saved = [(*row.place, row.seq, row.held, row.tat) for row in what.keys]
+        saved = [(*row.limit_key, row.seq, row.held, row.tat) for row in what.keys]
         yield Ask("save_limit_keys", given=(json_text(saved),))
     if what.left:
         yield Ask("leave_limit_lines", given=(json_text(what.left),))
@@ -62,7 +62,7 @@ def limit_writes(what: LimitChange) -> Loads[None]:
     if what.lines:
         yield Ask("save_limit_lines", given=(json_text(what.lines),))
     if what.searched:
-        yield Ask("drop_limit_lines", given=(json_text([(*line.place, line.queue) for line in what.searched]),))
+        yield Ask("drop_limit_lines", given=(json_text([(*line.limit_key, line.queue) for line in what.searched]),))
     if what.ended:
         yield from _end_holds(what)
 

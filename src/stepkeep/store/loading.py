@@ -149,7 +149,7 @@ def _limit_keys(more: More, loaded: Loaded) -> Loads[None]:
     asked = columns.json_text(sorted(more.limits))
     for row in (yield Ask("lock_limit_keys", given=(asked, loaded.now))):
         found = columns.limit_key_from(row)
-        loaded.limits[found.place] = found
+        loaded.limits[found.limit_key] = found
     for tenant, name, key, queue in (yield Ask("load_limit_lines", given=(asked,))):
         loaded.lines.add(((tenant, name, key), queue))
 

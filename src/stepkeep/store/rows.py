@@ -111,7 +111,7 @@ class LimitKeyRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     used_at: Moment = 0
 
     @property
-    def place(self) -> LimitKey:
+    def limit_key(self) -> LimitKey:
         return self.tenant, self.name, self.key
 
 
@@ -155,7 +155,7 @@ class LimitLine(NamedTuple):
     due_at: int | None = None
 
     @property
-    def place(self) -> LimitKey:
+    def limit_key(self) -> LimitKey:
         return self.tenant, self.name, self.key
 
 

@@ -46,7 +46,7 @@ class LimitRows:
 
     def write(self, what: LimitChange, tables: Tables) -> None:
         for row in what.keys:
-            self.keys[row.place] = replace(row, freed=())
+            self.keys[row.limit_key] = replace(row, freed=())
         for gone in what.left:
             self.waits.pop(gone, None)
         for hold in what.holds:
@@ -162,10 +162,12 @@ class ModelLimits(LimitStore):
             found = [
                 row
                 for row in self._rows.keys.values()
-                if (row.tenant, row.name) == (tenant, name) and row.key > after and (row.held or row.place in lines)
+                if (row.tenant, row.name) == (tenant, name) and row.key > after and (row.held or row.limit_key in lines)
             ]
             found.sort(key=lambda row: row.key)
-            return [KeyInUse(row.name, row.key, row.held, row.tat, self._waiting(row.place)) for row in found[:limit]]
+            return [
+                KeyInUse(row.name, row.key, row.held, row.tat, self._waiting(row.limit_key)) for row in found[:limit]
+            ]
 
         return await self._wire.ask("read limit keys", work)
 

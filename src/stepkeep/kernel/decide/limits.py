@@ -28,7 +28,7 @@ class LimitRule(msgspec.Struct, frozen=True, omit_defaults=True):
     burst: int = 1
 
 
-class Asked(msgspec.Struct, frozen=True, gc=False):
+class Demand(msgspec.Struct, frozen=True, gc=False):
     """What a claim asks of one limit. `units` is 0 if its rate was charged for this attempt before."""
 
     limit: Limit
@@ -56,7 +56,7 @@ def limits_of(planned: PlannedStep) -> tuple[Limit, ...]:
     return (planned.definition.limits or ()) if planned.phase is Phase.MAIN else ()
 
 
-def asked_of(planned: PlannedStep, step: Step) -> list[Asked]:
+def asked_of(planned: PlannedStep, step: Step) -> list[Demand]:
     """What the next claim of a step asks of each of its limits. A rate is charged once for an attempt: not again after
     a wait, a release or a misfit."""
     note, limits = step.note, limits_of(planned)
@@ -64,7 +64,7 @@ def asked_of(planned: PlannedStep, step: Step) -> list[Asked]:
     if len(asked) != len(limits):
         asked = tuple([Limited("", _plain_units(limit)) for limit in limits])
     is_paid = note is not None and note.paid == step.attempts + 1
-    return [Asked(limit, one.key, 0 if is_paid else one.units) for limit, one in zip(limits, asked, strict=True)]
+    return [Demand(limit, one.key, 0 if is_paid else one.units) for limit, one in zip(limits, asked, strict=True)]
 
 
 def _plain_units(limit: Limit) -> int:
@@ -76,7 +76,7 @@ def written_rule(limit: Limit) -> LimitRule:
     return LimitRule(limit.running or None, limit.rate or None, limit.period, limit.burst)
 
 
-def find_place(rule: LimitRule, use: KeyUse, asked: Asked, now: int) -> Full | None:
+def find_place(rule: LimitRule, use: KeyUse, asked: Demand, now: int) -> Full | None:
     """Whether a key has no place for a claim now."""
     if rule.running is not None and use.held + _weight(rule, asked) > rule.running:
         return Full()
@@ -87,7 +87,7 @@ def find_place(rule: LimitRule, use: KeyUse, asked: Asked, now: int) -> Full | N
     return None
 
 
-def take(rule: LimitRule, revision: int, use: KeyUse, asked: Asked, now: int) -> LimitGrant:
+def take(rule: LimitRule, revision: int, use: KeyUse, asked: Demand, now: int) -> LimitGrant:
     """Give a claim a place under a key that has one; `use` has it from then on."""
     before, freed, weight = use.held, use.freed, _weight(rule, asked)
     use.seq, use.held, use.freed = use.seq + 1, use.held + weight, ()
@@ -111,7 +111,7 @@ def take(rule: LimitRule, revision: int, use: KeyUse, asked: Asked, now: int) ->
     )
 
 
-def _weight(rule: LimitRule, asked: Asked) -> int:
+def _weight(rule: LimitRule, asked: Demand) -> int:
     """What a claim weighs. One that weighs more than the limit has it alone, because it would wait for ever."""
     return asked.limit.weight if rule.running is None else min(asked.limit.weight, rule.running)
 

@@ -22,7 +22,7 @@ from stepkeep.kernel.machine.events import Event, ResourceGrant, StepClaimed
 from stepkeep.kernel.machine.rows import Run, Step
 from stepkeep.kernel.people.may_act import ruled_out
 from stepkeep.kernel.plan import Plan, PlannedStep
-from stepkeep.operations.limits.places import Places, room_of
+from stepkeep.operations.limits.grants import KeyGrants, room_of
 from stepkeep.operations.limits.rules import NO_RULE, Rules
 from stepkeep.operations.pipeline.batch import Answer, DecisionBatch
 from stepkeep.operations.pipeline.plans import PlanCache
@@ -210,7 +210,7 @@ class ResourceClaimBatch(DecisionBatch):
         self._chosen_on: Loaded | None = None
         self._ruled_out: list[WaitingStep] = []
         self._refused: set[WaitingStep] = set()
-        self._places = Places(Loaded(now=0), {})
+        self._places = KeyGrants(Loaded(now=0), {})
         self.has_parked = False
 
     @property
@@ -264,7 +264,7 @@ class ResourceClaimBatch(DecisionBatch):
     def _locks(self, loaded: Loaded) -> More | None:
         """The resources of tenants and the keys of limits that are to be locked first, all together."""
         tenants: set[str] = set()
-        keys = {line.place for line, _ in self._found.lines}
+        keys = {line.limit_key for line, _ in self._found.lines}
         for one, _, plan, step in self._claimable(loaded):
             planned = plan.of(step)
             if resources_of(planned):
@@ -279,7 +279,7 @@ class ResourceClaimBatch(DecisionBatch):
         """The claims to decide on; or the rows without which the duties of a step cannot be asked."""
         lacking, self._ruled_out = [], []
         counted = {tenant: Counted(holds, self._pools.get(tenant, {})) for tenant, holds in loaded.resources.items()}
-        places = self._places = Places(loaded, self._found.rules, self._found.lines)
+        places = self._places = KeyGrants(loaded, self._found.rules, self._found.lines)
         chosen: list[StepClaimed] = []
         there = set()
         for one, run, plan, step in self._claimable(loaded):

@@ -36,7 +36,7 @@ COUNTS_PLACES = {
     "update": ("limit_keys", "limit_waits", "limit_lines"),
     "delete": ("limit_keys", "limit_holds", "limit_waits", "limit_lines"),
 }
-"""What the claim of a limited step writes, and its end, which anybody may bring about; and the sweep of unused keys."""
+"""What the claim of a limited step writes, its end, and the sweep of unused keys. A client may end a claim, too."""
 
 REQUESTERS = "update (asked_before)"
 """The right to name the person who started an idle run among its requesters."""

@@ -1,7 +1,7 @@
-"""Places under limits, chosen for the claims of one transaction under the locks of their keys.
+"""KeyGrants under limits, chosen for the claims of one transaction under the locks of their keys.
 
 It counts what the rows of the keys say, gives places in claim order, and says where the others wait: each step under
-the first of its keys that is full. Nobody overtakes the line of its own queue under a key. `resource_claims` calls it;
+the first of its keys that is full. No step overtakes the line of its own queue under a key. `resource_claims` calls it;
 the rules of counting are the kernel's.
 """
 
@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from stepkeep.kernel.decide.limits import Asked, Full, KeyUse, LimitRule, find_place, take
+from stepkeep.kernel.decide.limits import Demand, Full, KeyUse, LimitRule, find_place, take
 from stepkeep.kernel.decide.resources import ready_since
 from stepkeep.kernel.definition import Limit
 from stepkeep.kernel.machine.bounds import MAX_PRIORITY
@@ -34,29 +34,29 @@ class Taken(NamedTuple):
     grants: tuple[LimitGrant, ...]
 
 
-class Places:
+class KeyGrants:
     """The places of one transaction."""
 
     def __init__(
         self, loaded: Loaded, rules: Mapping[str, Rules], looked: Sequence[tuple[LimitLine, bool]] = ()
     ) -> None:
         self._now, self._rules, self._rows, self._looked = loaded.now, rules, loaded.limits, looked
-        # Those that wait in a line of which all is looked at come first here: who follows overtakes nobody.
-        self._lines = loaded.lines - {(line.place, line.queue) for line, is_all in looked if is_all}
+        # Those that wait in a line of which all is looked at come first here: a step after them overtakes none.
+        self._lines = loaded.lines - {(line.limit_key, line.queue) for line, is_all in looked if is_all}
         self._use = {place: KeyUse(row.seq, row.held, row.tat, row.freed) for place, row in loaded.limits.items()}
         self._waited: dict[tuple[LimitKey, int], int | None] = {}
         self._taken: list[Taken] = []
         self._parked: list[LimitWait] = []
         self._left: list[tuple[str, str, int]] = []
 
-    def find_full(self, step: Step, asked: Sequence[Asked], line: LimitLine | None, *, alone: bool) -> LimitKey | None:
+    def find_full(self, step: Step, asked: Sequence[Demand], line: LimitLine | None, *, alone: bool) -> LimitKey | None:
         """The first key that has no place for a step, which waits there; None if all have one. A step overtakes none
-        that wait in the line of its queue; with `alone` it does, because nobody else works for its run."""
+        that wait in the line of its queue; with `alone` it does, because one program works for its run alone."""
         for one in asked:
             place = (step.tenant, one.limit.name, one.key)
             spot = (place, step.queue)
             full = find_place(self._rule(place, one.limit)[0], self._use[place], one, self._now)
-            is_behind = spot in self._waited or (spot in self._lines and (line is None or line.place != place))
+            is_behind = spot in self._waited or (spot in self._lines and (line is None or line.limit_key != place))
             if full is None and (alone or not is_behind):
                 continue
             if full is not None:
@@ -64,7 +64,7 @@ class Places:
             return place
         return None
 
-    def take(self, step: Step, name: str, asked: Sequence[Asked]) -> tuple[LimitGrant, ...]:
+    def take(self, step: Step, name: str, asked: Sequence[Demand]) -> tuple[LimitGrant, ...]:
         """Give a step a place under each of its limits."""
         grants = []
         for one in asked:
@@ -134,10 +134,10 @@ class Places:
             due_at = self._waited.get(((tenant, name, key), queue))
             change.begun.append(LimitLine(tenant, name, key, queue, look if due_at is None else min(look, due_at)))
         for line, is_all in self._looked:
-            spot = (line.place, line.queue)
+            spot = (line.limit_key, line.queue)
             if spot in self._waited:
                 change.lines.append(line._replace(due_at=self._waited[spot]))
-            elif (full := self._is_full(line.place)) is not None:
+            elif (full := self._is_full(line.limit_key)) is not None:
                 change.lines.append(line._replace(due_at=full.due_at))
             elif is_all:
                 # What is left in it is of runs that are set aside themselves.
@@ -149,7 +149,7 @@ class Places:
         """Whether a key has no place for the lightest claim."""
         _, name, key = place
         rule, _ = self._rule(place, None)
-        return find_place(rule, self._use[place], Asked(Limit(name=name), key, 1), self._now)
+        return find_place(rule, self._use[place], Demand(Limit(name=name), key, 1), self._now)
 
 
 def _hold(step: Step, name: str, grant: LimitGrant) -> LimitHold:
