@@ -25,10 +25,8 @@ from stepkeep.cli import commands
 from stepkeep.cli.command import GROUPS, program
 from stepkeep.cli.commands.tools import VARIABLE, answer_shells
 from stepkeep.cli.failures import Failure, failure_of
-from stepkeep.cli.inert_log import traceback_lines
-from stepkeep.cli.printer import OutputFailed, answer, flush, say, warn
-from stepkeep.cli.status import FAILED, READER_GONE
-from stepkeep.cli.streams import discard_output, prepare_help, prepare_streams
+from stepkeep.cli.printer import FAILED, READER_GONE, OutputFailed, answer, flush, say, warn
+from stepkeep.cli.streams import discard_output, prepare_help, prepare_streams, traceback_lines
 from stepkeep.kernel.errors import DefinitionError
 
 app = typer.Typer(

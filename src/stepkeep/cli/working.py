@@ -13,8 +13,7 @@ import time
 from collections.abc import AsyncIterator, Collection, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
-from stepkeep.cli.progress import Progress
-from stepkeep.cli.screens import Screen
+from stepkeep.cli.progress import Progress, Screen
 from stepkeep.edges.own_process import SECRET
 from stepkeep.kernel.errors import InvalidInput, StoreError
 from stepkeep.kernel.machine.journal import SealedEntry, open_entry

@@ -22,7 +22,6 @@ from stepkeep.engine.hosted import vitals_of
 from stepkeep.engine.result import Result
 from stepkeep.kernel.errors import InvalidInput
 from stepkeep.kernel.machine.states import RunState
-from stepkeep.metrics.embedded import exposition_of
 from stepkeep.operations import validate
 from stepkeep.operations.access import READ, Scope
 from stepkeep.operations.answers import says
@@ -285,7 +284,13 @@ class AsyncReading(AsyncBase):
         True
         """
         if self._exposition is None:
-            self._exposition = exposition_of(self.transactor, self.tenant, lambda: vitals_of(self._hosted))
+            try:
+                from stepkeep.metrics.exposition import Exposition
+            except ImportError:
+                said = "metrics need one more library. Install it: pip install 'stepkeep[server]'."
+                raise InvalidInput(said) from None
+            self._exposition = Exposition(self.transactor, tenant=self.tenant, workers=lambda: vitals_of(self._hosted))
+            self._exposition.begin()
         body, _ = await self._exposition.text()
         return body.decode()
 

@@ -154,6 +154,14 @@ class Notifier(Protocol):
         ...
 
 
+NO_RESULTS: Mapping[RunKey, Sequence[int]] = {}
+
+
+def wanted_outputs(keys: Sequence[RunKey], results: Mapping[RunKey, Sequence[int]]) -> list[tuple[str, str, int]]:
+    """What `read_states` asks for: each run with the steps whose outputs are its result, or with a number of none."""
+    return [(*key, no) for key in dict.fromkeys(keys) for no in results.get(key) or (-1,)]
+
+
 class Store(ABC):
     """A database that stores runs. All methods are safe to call concurrently from one event loop.
 
@@ -353,7 +361,11 @@ class Store(ABC):
         return first(await self._read_of_run("runs", columns.record_from, self.sql.read_run, tenant, run_id))
 
     @abstractmethod
-    async def read_states(self, keys: Sequence[RunKey]) -> dict[RunKey, RunStatus]: ...
+    async def read_states(
+        self, keys: Sequence[RunKey], results: Mapping[RunKey, Sequence[int]] = NO_RESULTS
+    ) -> dict[RunKey, RunStatus]:
+        """How runs stand. Of those that have succeeded, with the outputs of the steps that `results` names."""
+        ...
 
     @abstractmethod
     async def read_steps(self, tenant: str, run_id: str) -> list[Step]: ...

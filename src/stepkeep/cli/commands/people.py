@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 from stepkeep.cli.answering import ask, print_answer, table
 from stepkeep.cli.arguments import CURSOR, By, Text, arg, moment_of, opt
 from stepkeep.cli.command import Commands, CommandValues, program
-from stepkeep.cli.printer import answer, say
+from stepkeep.cli.printer import FAILED, SUCCEEDED, answer, say
 from stepkeep.cli.settings import Settings
-from stepkeep.cli.status import FAILED, SUCCEEDED
 from stepkeep.edges.safe_text import inert_line
 from stepkeep.kernel.errors import InvalidInput
 

@@ -1,4 +1,4 @@
-"""`stepkeep run`, `rerun`, `retry` and `fork`: runs that are executed in this process, with progress.
+"""`stepkeep start`, `run`, `rerun`, `retry` and `fork`: new runs, left to workers or executed here with progress.
 
 A new run that goes on with a finished one may be left to the workers, and has a preview. It calls the engine and
 prints; it decides nothing.
@@ -11,36 +11,140 @@ import inspect
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
-from stepkeep.cli.answering import find_run, open_engine, print_answer
+from stepkeep.cli.answering import ask, find_run, of_run, open_engine, print_answer
 from stepkeep.cli.arguments import (
     Apps,
     By,
     Capabilities,
     Concurrency,
+    Elsewhere,
     IdempotencyKey,
     Input,
     RunId,
     Text,
+    Texts,
     WrittenAs,
     arg,
+    label_of,
+    moment_of,
     opt,
     options_of,
 )
 from stepkeep.cli.command import program
 from stepkeep.cli.policies import Policies
-from stepkeep.cli.printer import answer, console, quiet_stdout, warn
-from stepkeep.cli.screens import screen_for
-from stepkeep.cli.session import is_python, json_value, load_definition, load_handlers
+from stepkeep.cli.printer import SUCCEEDED, UNFINISHED, answer, console, quiet_stdout, say, status_of_run, warn
+from stepkeep.cli.progress import screen_for
+from stepkeep.cli.session import (
+    is_python,
+    json_value,
+    load_definition,
+    load_handlers,
+    load_workflow,
+    looks_like_a_file,
+    published_version,
+)
 from stepkeep.cli.settings import Settings
-from stepkeep.cli.status import UNFINISHED, status_of_run
 from stepkeep.cli.working import Worked, require_code_to_go_on, work_on
-from stepkeep.kernel.errors import Conflict, InvalidInput
-
-RETRY = "continuations.retry"
+from stepkeep.kernel.errors import Conflict, InvalidInput, NotFound
 
 if TYPE_CHECKING:
+    from stepkeep.definition.python.registry import Registry
     from stepkeep.engine import AsyncEngine
     from stepkeep.operations.continuation.going_on import ContinuationPreview
+
+
+@program.command("start")
+def start(
+    settings: Settings,
+    what: Annotated[Text, arg("FILE_OR_NAME", "A definition, or the name of a published one.")] = None,
+    app: Apps = None,
+    input: Input = None,  # noqa: A002 - the option's name
+    version: Annotated[
+        int | None, opt("--version", "Which published version; the highest by default.", bounds_of="unserved version")
+    ] = None,
+    idle: Annotated[bool, opt("--idle", "Create the run and start it later (with --run).")] = False,
+    key: IdempotencyKey = None,
+    business_key: Annotated[Text, opt("--business-key", "KEY", "At most one live run has this key.")] = None,
+    correlation_id: Annotated[Text, opt("--correlation-id", "ID", "What the run belongs to, for searching.")] = None,
+    label: Annotated[Texts, opt("--label", "NAME=TEXT", "A label of the run, for searching; may be repeated.")] = None,
+    priority: Annotated[int | None, opt("--priority", "Higher goes first.", min=-1_000_000, max=1_000_000)] = None,
+    as_: WrittenAs = None,
+    run: Annotated[Text, opt("--run", "RUN", "Start this run, created idle.")] = None,
+    at: Annotated[Text, opt("--at", "TIME", "Start the run then, such as 2026-11-03T10:15Z.")] = None,
+    in_: Annotated[Text, opt("--in", "DURATION", "Start the run after this time, such as 2h.")] = None,
+    webhook_url: Annotated[Text, opt("--webhook-url", "URL", "Post the end of the run to this address.")] = None,
+    webhook_secret: Annotated[
+        Text, opt("--webhook-secret", "NAME", "Name of the workers' secret that signs it.")
+    ] = None,
+    elsewhere: Elsewhere = False,
+    by: By = None,
+) -> int:
+    """Start a run and return at once; workers do the rest."""
+    if (what is None) == (run is None):
+        raise InvalidInput("Say what to start: either FILE_OR_NAME for a new run, or --run RUN for an idle one.")
+    if run is not None and (at is not None or in_ is not None):
+        raise InvalidInput("--run starts an idle run now: leave out --at and --in.")
+    if run is not None and (webhook_url is not None or webhook_secret is not None):
+        raise InvalidInput("--webhook-url is for a new run: an idle one has the address that it was created with.")
+    options: dict[str, Any] = {
+        "idempotency_key": key,
+        "business_key": business_key,
+        "correlation_id": correlation_id,
+        "priority": priority,
+        "start_now": not idle,
+        "labels": dict(label_of(one) for one in label) if label else None,
+        "by": by,
+        "at": None if at is None else moment_of(at, "--at", is_ago=False),
+        "delay": in_,
+        "webhook_url": webhook_url,
+        "webhook_secret": webhook_secret,
+    }
+    given = json_value(input, "--input")
+    handlers = None if elsewhere or run is not None else load_handlers(app or [])
+
+    async def begin(engine: AsyncEngine) -> dict[str, Any]:
+        from stepkeep.operations.logs.retention import gone
+
+        workflow = await _workflow(settings, engine, str(what), version, handlers, as_)
+        started = await engine.start(workflow, given, **options)
+        try:
+            view = await engine.show(started.run_id)
+        except NotFound:
+            if started.created:
+                raise
+            raise gone(started.run_id) from None
+        told = await engine.unserved(view["run"]["workflow"], view["run"]["version"])
+        return {**view, "created": started.created, "unserved": told.unserved}
+
+    async def begin_idle(engine: AsyncEngine, run_id: str) -> dict[str, Any]:
+        await engine.start_idle(run_id, by=by)
+        return {**await engine.show(run_id), "created": True}
+
+    said = ask(settings, begin if run is None else of_run(run, begin_idle), creates=run is None)
+    if settings.json:
+        answer(said)
+    else:
+        state = said["run"]["state"]
+        made = "" if said["created"] else " (made before under this key)"
+        later = f", starts at {said['run']['starts_at']}" if said["run"].get("starts_at") else ""
+        say(f"run {said['run']['id']} {state}{later}{made}")
+        for warning in said.get("unserved", ()):
+            warn(warning)
+        if state not in ("succeeded", "failed"):
+            say(f"look at it with: {settings.command('show', said['run']['id'])}")
+    status = status_of_run(said["run"]["state"])
+    return SUCCEEDED if status == UNFINISHED else status
+
+
+async def _workflow(
+    settings: Settings, engine: AsyncEngine, what: str, version: int | None, handlers: Registry | None, as_: str | None
+) -> Any:
+    """What to start: the definition in a file, or a published version. A name alone stands for the newest one."""
+    if looks_like_a_file(what):
+        if version is not None:
+            raise InvalidInput("--version is for published names; a file says its version itself.")
+        return load_workflow(settings, what, handlers, as_)
+    return what if version is None else await published_version(settings, engine, what, version)
 
 
 @program.command("run", policies=True)
@@ -142,7 +246,7 @@ class Continuation(NamedTuple):
     input: Input = None
     version: Annotated[
         int | None,
-        opt("--version", "N", "Another version of the workflow, where it is safe.", bounds_of=f"{RETRY} version"),
+        opt("--version", "N", "Another version, where that is safe.", bounds_of="continuations.retry version"),
     ] = None
     dry_run: Annotated[bool, opt("--dry-run", "Say what would run again and what would be adopted.")] = False
     wait: Annotated[

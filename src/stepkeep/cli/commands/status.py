@@ -9,7 +9,7 @@ from stepkeep.cli.answering import table
 from stepkeep.cli.arguments import opt
 from stepkeep.cli.command import CommandValues, program
 from stepkeep.cli.printer import console
-from stepkeep.cli.render.times import span
+from stepkeep.cli.render.look import span
 from stepkeep.operations.runs.causes import queue_words
 
 if TYPE_CHECKING:

@@ -1,6 +1,6 @@
 """What the service tells remote workers, as values: the service encodes them, and a worker in Python decodes them.
 
-Other languages find every field in docs/remote-workers.md. Nothing is decided here. `api.work`, `api.work_data` and
+Other languages find every field in docs/remote-workers.md. Nothing is decided here. `api.work` and
 `worker.remote` use it.
 """
 
