@@ -167,12 +167,14 @@ class Store(ABC):
 
     `clock_offset` (microseconds) is added to every reading of the database clock, for tests. The store sends
     notifications through `notifier` after each commit that concerns other processes. `parallel_commits` is how many
-    groups it commits in parallel; more would only be smaller. `prefers_optimistic_claims` tells that reading
+    groups it commits in parallel; more would only be smaller. `divides_batches` tells that a large group is better
+    committed as two, because one is written while the other is decided. `prefers_optimistic_claims` tells that reading
     without locks and writing if unchanged costs less than one transaction with locks. `is_embedded` tells that
     it is a file of this machine: opening an engine also migrates it, and its workers run commands by default.
     """
 
     parallel_commits: int
+    divides_batches = False
     prefers_optimistic_claims: bool
     is_embedded: bool
     clock_offset: int
