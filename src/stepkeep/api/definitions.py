@@ -19,7 +19,7 @@ from stepkeep.definition.text.document import parse_document
 from stepkeep.dialects.registry import examine, names
 from stepkeep.engine.groups import ActingEngine
 from stepkeep.kernel.definition import Definition, SubWorkflow
-from stepkeep.kernel.errors import DefinitionError, InvalidInput, Problem
+from stepkeep.kernel.errors import DefinitionError, InvalidInput
 from stepkeep.operations.answers import Answer, says
 from stepkeep.operations.aside import aside
 from stepkeep.operations.definitions.publish import DefinitionSummary, find_plan, published_below
@@ -100,7 +100,7 @@ async def publish_workflow(request: BoundedRequest, engine: ActingEngine, as_: W
     plan = await engine.publish(definition)
     found = next(one for one in await _versions(engine, definition.name) if one.version == plan.definition.version)
     is_new = found.version not in {one.version for one in before}
-    said = Published(definition=found, warnings=[_problem_fields(one) for one in report.warnings])
+    said = Published(definition=found, warnings=[msgspec.structs.asdict(one) for one in report.warnings])
     return JsonAnswer(
         said, 201 if is_new else 200, {"Location": f"/workflows/{found.workflow}/versions/{found.version}"}
     )
@@ -122,8 +122,8 @@ async def check_workflow(request: BoundedRequest, engine: ActingEngine, as_: Wri
         dialect=None if made is None else made.dialect,
         version=None if made is None else made.version,
         steps=None if made is None else len(made.steps),
-        problems=[_problem_fields(one) for one in report.problems],
-        warnings=[_problem_fields(one) for one in report.warnings],
+        problems=[msgspec.structs.asdict(one) for one in report.problems],
+        warnings=[msgspec.structs.asdict(one) for one in report.warnings],
     )
 
 
@@ -154,10 +154,6 @@ def _examine(body: bytes, syntax: Literal["json", "yaml"], as_: str | None, own:
     text = written if isinstance(written, str) else msgspec.json.encode(written).decode()
     given = parse_document(text, "definition", syntax="yaml")
     return examine(given, declared_registry(declared), as_, all_known=not elsewhere)
-
-
-def _problem_fields(problem: Problem) -> dict[str, Any]:
-    return msgspec.structs.asdict(problem)
 
 
 MOST_PATHS = 200

@@ -190,7 +190,7 @@ def problem_of(error: BaseException) -> Response:
     return problem(kind, exception_message(error) or kind.title, _more(error), headers)
 
 
-def _more(error: BaseException) -> dict[str, Any]:
+def _more(error: BaseException) -> Mapping[str, object]:
     if isinstance(error, errors.DefinitionError):
         return {"problems": [msgspec.structs.asdict(one) for one in error.problems[:MOST_ERRORS]]}
     if isinstance(error, errors.QuotaExceeded):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
@@ -243,7 +244,7 @@ async def get_journal(
     limit: PageLimit = 100,
     raw: Annotated[bool, says("Add the bytes that the hash covers.")] = False,
     as_: As = None,
-) -> dict[str, Any]:
+) -> Mapping[str, object]:
     """In order, without gaps. With `as`, the lines are in the dialect's words; some entries then have none."""
     follower = JournalFollower(engine.transactor, run_id, tenant=engine.tenant, dialect=as_)
     await follower.begin(after)
@@ -289,7 +290,7 @@ async def show_past_run(
 
 
 @records("GET /runs/{run_id}/certificate", "certify", "certify_run", "Judge a run", answers=CertificateView)
-async def certify_run(engine: ActingEngine, run_id: RunId) -> dict[str, Any]:
+async def certify_run(engine: ActingEngine, run_id: RunId) -> Mapping[str, object]:
     """The judge looks at the journal, the log in every dialect, the definition and the payloads."""
     return (await engine.certify(run_id)).as_json()
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Annotated, Any
 
 import msgspec
@@ -157,7 +157,7 @@ async def _follow_tenant(request: Request, engine: ActingEngine, tail: TenantTai
     try:
         async with service.tailer.listening(engine.tenant) as (listener, position):
             # The first event tells where the stream begins, so that a client that gets nothing else can resume, too.
-            told: dict[str, Any] | None = {"tenant": engine.tenant}
+            told: Mapping[str, Any] | None = {"tenant": engine.tenant}
             begins = position if tail is None else tail.position
             yield b"retry: %d\n\n" % RETRY_MILLISECONDS + Event(begins, "begin", told).encode()
             known: dict[str, int] = {}
@@ -181,11 +181,11 @@ async def _follow_tenant(request: Request, engine: ActingEngine, tail: TenantTai
         log.warning("a stream of tenant %s ends: %s", engine.tenant, problem)
 
 
-def _entry(told: dict[str, Any]) -> bytes:
+def _entry(told: Mapping[str, Any]) -> bytes:
     return Event(told["position"], "entry", {name: told[name] for name in told if name != "position"}).encode()
 
 
-async def _next(listener: Listener) -> dict[str, Any] | None:
+async def _next(listener: Listener) -> Mapping[str, Any] | None:
     """The next entry; None if none came for a while."""
     if not listener.queue.empty():
         return listener.queue.get_nowait()

@@ -266,7 +266,7 @@ def _unfit(claim: Claim) -> Outcome | None:
     return None if why is None else Released(reason=f"a remote worker of the plain protocol cannot run it: {why}")
 
 
-def _data(job: Job, inputs: Any, work: RemoteWork) -> dict[str, Any]:
+def _data(job: Job, inputs: Any, work: RemoteWork) -> Mapping[str, Any]:
     details = job.loaded.details
     job.loaded.opened = work.opened_value
     woken = job.woken_by()
@@ -283,7 +283,7 @@ def _data(job: Job, inputs: Any, work: RemoteWork) -> dict[str, Any]:
     }
 
 
-async def _checkpoints(work: RemoteWork, claim: Claim) -> dict[str, Any]:
+async def _checkpoints(work: RemoteWork, claim: Claim) -> Mapping[str, Any]:
     """What earlier attempts of the step have recorded, by name."""
     note = (await work.opened(claim)).note
     return {} if note is None else {one.name: msgspec.Raw(one.value.encode()) for one in note.checkpoints}

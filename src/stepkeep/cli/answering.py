@@ -57,9 +57,12 @@ async def open_engine(
         return
     from stepkeep.engine import AsyncEngine
 
-    options = {} if policies is None else policies.options()
-    options |= {"wait_for_database": wait_for_database, "dev": dev}
-    options["auto_migrate"] = None if creates or policies is not None else False
+    options = {
+        **({} if policies is None else policies.options()),
+        "wait_for_database": wait_for_database,
+        "dev": dev,
+        "auto_migrate": None if creates or policies is not None else False,
+    }
     key = read_key(settings)
     named = actor() if key is None else None
     opened = AsyncEngine(settings.db, tenant=settings.tenant, actor=named, key=key, **options)

@@ -9,7 +9,7 @@ import inspect
 import os
 import re
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Concatenate, NamedTuple, ParamSpec
 
 from stepkeep.cli.arguments import by_name, opt, options_of
@@ -114,7 +114,7 @@ class Policies(NamedTuple):
         ),
     ] = None
 
-    def options(self) -> dict[str, Any]:
+    def options(self) -> Mapping[str, Any]:
         """The same as engine values; raises InvalidInput."""
         return {
             "http": self._http(),

@@ -338,7 +338,7 @@ class AsyncClient(AsyncOperations):
         # With a key of our own, a repeated request has created it, too.
         return Started(told["run_id"], told["created"] or idempotency_key is None)
 
-    async def _named(self, workflow: Runnable | PublishedWorkflow | WrittenWorkflow) -> dict[str, Any]:
+    async def _named(self, workflow: Runnable | PublishedWorkflow | WrittenWorkflow) -> Mapping[str, Any]:
         """What to start, by name and version. A workflow that is no name is published first, once."""
         if isinstance(workflow, str) and not looks_like_a_file(workflow):
             return {"workflow": workflow}

@@ -88,7 +88,7 @@ class OutgoingEvent(msgspec.Struct, frozen=True, kw_only=True):
         """Its data, decoded."""
         return msgspec.json.decode(self.data)
 
-    def envelope(self) -> dict[str, Any]:
+    def envelope(self) -> Mapping[str, Any]:
         """The event as CloudEvents 1.0."""
         about = {"correlationid": self.correlation_id, "runid": self.run_id}
         if self.worker is not None:

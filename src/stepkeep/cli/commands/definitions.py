@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from stepkeep.cli.answering import SHORTEST_ID, find_run, of_run, print_answer, print_value, table
 from stepkeep.cli.arguments import LARGEST, Apps, By, Elsewhere, Text, WrittenAs, arg, opt
 from stepkeep.cli.command import Commands, CommandValues, program
-from stepkeep.cli.failures import problem_view
 from stepkeep.cli.printer import BAD_USAGE, SUCCEEDED, answer, console, page, quiet_stdout
 from stepkeep.cli.session import is_python, load_handlers, load_workflow, workflow_in
 from stepkeep.cli.settings import Needs, Settings
@@ -145,8 +144,8 @@ def check(
         "ok": is_ok,
         **{name: getattr(made, field, None) for name, field in CHECKED.items()},
         "steps": None if made is None else len(made.steps),
-        "problems": [problem_view(problem) for problem in report.problems],
-        "warnings": [problem_view(warning) for warning in report.warnings],
+        "problems": [asdict(problem) for problem in report.problems],
+        "warnings": [asdict(warning) for warning in report.warnings],
     }
     if explain and made is not None and settings.json:
         from stepkeep.cli.render.explained import plain_definition
@@ -222,7 +221,7 @@ def dialects(
     return SUCCEEDED
 
 
-def description(judged: Judged) -> dict[str, Any]:
+def description(judged: Judged) -> Mapping[str, object]:
     """All that a dialect's file says, as JSON."""
     return {
         "name": judged.name,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -138,7 +139,7 @@ def _print_profile(settings: Settings, one: Profile, *, is_used: bool) -> int:
     return print_value(settings, {"profile": view, "file": str(profiles_file())}, said)
 
 
-def _view(one: Profile, *, is_used: bool) -> dict[str, Any]:
+def _view(one: Profile, *, is_used: bool) -> Mapping[str, Any]:
     kept = None if one.key is None else f"in {profiles_file()}"
     return {
         "profile": one.name,
@@ -150,7 +151,7 @@ def _view(one: Profile, *, is_used: bool) -> dict[str, Any]:
     }
 
 
-def _address_of(view: dict[str, Any]) -> str:
+def _address_of(view: Mapping[str, Any]) -> str:
     if view["server"] is not None:
         return str(view["server"])
     return str(view["db"]) + ("" if view["tenant"] == "default" else f", tenant {view['tenant']}")

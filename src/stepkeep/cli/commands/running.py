@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from stepkeep.cli.answering import ask, find_run, of_run, open_engine, print_answer
@@ -102,7 +102,7 @@ def start(
     given = json_value(input, "--input")
     handlers = None if elsewhere or run is not None else load_handlers(app or [])
 
-    async def begin(engine: AsyncEngine) -> dict[str, Any]:
+    async def begin(engine: AsyncEngine) -> Mapping[str, Any]:
         from stepkeep.operations.logs.retention import gone
 
         workflow = await _workflow(settings, engine, str(what), version, handlers, as_)
@@ -116,7 +116,7 @@ def start(
         told = await engine.unserved(view["run"]["workflow"], view["run"]["version"])
         return {**view, "created": started.created, "unserved": told.unserved}
 
-    async def begin_idle(engine: AsyncEngine, run_id: str) -> dict[str, Any]:
+    async def begin_idle(engine: AsyncEngine, run_id: str) -> Mapping[str, Any]:
         await engine.start_idle(run_id, by=by)
         return {**await engine.show(run_id), "created": True}
 

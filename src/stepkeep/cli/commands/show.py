@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 from msgspec.structs import replace
@@ -58,7 +58,7 @@ def show(
         settings.require_database("show --follow")
         asyncio.run(_follow(settings, run))
 
-    async def look(engine: AsyncEngine, run_id: str) -> tuple[dict[str, Any], ExplanationView | None]:
+    async def look(engine: AsyncEngine, run_id: str) -> tuple[Mapping[str, Any], ExplanationView | None]:
         if as_ is not None:
             return await engine.show(run_id, as_=as_), None
         view = (await engine.show(run_id)).as_json()
@@ -121,7 +121,7 @@ def sentence(why: ExplanationView) -> str:
     return why.causes[0].sentence + (f" And {more} more: `stepkeep explain` has them all." if more else "")
 
 
-def print_report(view: dict[str, Any], settings: Settings, tokens: dict[str, str] | None = None) -> None:
+def print_report(view: Mapping[str, Any], settings: Settings, tokens: dict[str, str] | None = None) -> None:
     """The whole picture on standard output."""
     from datetime import UTC, datetime
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -111,7 +111,7 @@ def _limits(key: Key) -> str:
     return str(WorkLimits(queues=queues, handlers=handlers))
 
 
-def _end(text: str) -> dict[str, Any]:
+def _end(text: str) -> Mapping[str, object]:
     """When a key ends: after a duration, or at a time."""
     from stepkeep.definition.durations import InvalidDuration, parse_duration
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 from stepkeep.cli.answering import ask, open_engine, print_value, read_key
@@ -44,7 +45,7 @@ def call(
     return SUCCEEDED
 
 
-def _arguments(operation: Operation, given: list[str]) -> dict[str, Any]:
+def _arguments(operation: Operation, given: list[str]) -> Mapping[str, Any]:
     """The arguments by their names in Python. They are written with the names that requests have."""
     known = {one.wire: one.name for one in operation.parameters.values() if one.place}
     found: dict[str, Any] = {}
