@@ -158,21 +158,15 @@ def _derived(
     row = row_of(name)
     infos = {one: _info(row, one, table.get(one)) for one in _ordered(row, table)}
     typed = {one: info.typed_as or one for one, info in infos.items()}
-    runs = [one for one, info in infos.items() if info.is_run]
 
     def command(settings: Settings, **given: Any) -> int:
         named = {one: given[typed[one]] for one in infos}
         asked = CommandValues(settings, named)
-        values: dict[str, Any] = {}
-        for one, value in named.items():
-            if value is None and not row.parameters[one].is_required:
-                continue
-            values[one] = infos[one].reads(value, _shown(infos[one])) if infos[one].reads else value
+        values = _values(row, infos, named)
 
         async def work(engine: Any) -> Any:
-            for one in runs:
-                if one in values:
-                    values[one] = await find_run(engine, values[one])
+            for one in values.keys() & (one for one, info in infos.items() if info.is_run):
+                values[one] = await find_run(engine, values[one])
             found = await row.called_on(engine, values)
             if recorded:
                 return {"decision": found, **await engine.show(values["run_id"])}
@@ -185,6 +179,12 @@ def _derived(
     shown: Any = command
     shown.__signature__ = inspect.Signature([settings, *parameters])
     return command
+
+
+def _values(row: Operation, infos: Mapping[str, Any], named: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of the operation that were typed, read where the table says how."""
+    given = {one: value for one, value in named.items() if value is not None or row.parameters[one].is_required}
+    return {one: info.reads(given[one], _shown(info)) if (info := infos[one]).reads else given[one] for one in given}
 
 
 def _ordered(row: Operation, table: Mapping[str, Any]) -> list[str]:

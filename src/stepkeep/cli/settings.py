@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import Annotated, Any, Concatenate, NamedTuple, ParamSpec
 
@@ -143,34 +143,43 @@ def _settings(context: typer.Context, given: Shared, needs: Needs) -> Settings:
     """What the shared options come to: an option counts before a variable, and a variable before the profile in use."""
     source = {name: getattr(context.get_parameter_source(name), "name", "") for name in (*WAYS, "tenant", "key_file")}
     typed = frozenset(name for name, where in source.items() if where == "COMMANDLINE")
-    named = [way for way in WAYS if way in typed]
-    if len(named) > 1:
-        context.fail(f"--{named[0]} and --{named[1]} both say where the runs are: give one of them.")
-    if not named and needs is not Needs.NOTHING:
-        named = [way for way in WAYS if source[way] == "ENVIRONMENT"]
-        if len(named) > 1:
-            context.fail(f"{WAYS[named[0]]} and {WAYS[named[1]]} both say where the runs are: unset one of them.")
+    named = _where(context, source, needs)
     settings = Settings(
         db=given.db,
         tenant=given.tenant,
         json=given.json,
         key_file=given.key_file,
         owns_process=context.obj is True,
-        server=given.server if named == ["server"] else None,
+        server=given.server if named == "server" else None,
         typed=typed,
-        profile=given.profile if named == ["profile"] else None,
+        profile=given.profile if named == "profile" else None,
     )
     if settings.db.startswith(("http://", "https://")):
         raise InvalidInput("--db names a database. Name a service with --server URL.")
     if needs is Needs.NOTHING:
         return settings
-    if named in ([], ["profile"]) and (profile := find_profile(settings.profile)) is not None:
+    if named in (None, "profile") and (profile := find_profile(settings.profile)) is not None:
         settings = _with_profile(settings, profile)
     if settings.server is not None and settings.tenant != "default":
         raise InvalidInput("a service takes no --tenant: the key names the tenant.")
     if needs is Needs.DATABASE:
         settings.require_database(f"`{context.command_path}`")
     return settings
+
+
+def _where(context: typer.Context, source: Mapping[str, str], needs: Needs) -> str | None:
+    """The option that says where the runs are; else the variable, for a command that needs to know."""
+    for kind, names, do in (
+        ("COMMANDLINE", {way: f"--{way}" for way in WAYS}, "give"),
+        ("ENVIRONMENT", WAYS if needs is not Needs.NOTHING else {}, "unset"),
+    ):
+        named = [way for way in names if source[way] == kind]
+        if len(named) > 1:
+            one, other, *_ = (names[way] for way in named)
+            context.fail(f"{one} and {other} both say where the runs are: {do} one of them.")
+        if named:
+            return named[0]
+    return None
 
 
 def _with_profile(settings: Settings, profile: Profile) -> Settings:

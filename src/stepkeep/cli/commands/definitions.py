@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -315,6 +315,27 @@ def version_in(text: str) -> tuple[str, int] | None:
     return name, int(version)
 
 
+def _preview(told: Any, settings: Settings, options: Sequence[str]) -> Iterator[str]:
+    if "allowed" in told:
+        yield from _one(told)
+        if told.allowed:
+            yield f"Do it: {settings.command('migrate', told.run_id, *options)}"
+    else:
+        yield from _all(told)
+        if told.could_migrate:
+            yield f"Do it: {settings.command('migrate', *options)}"
+
+
+def _migrated(told: Any, settings: Settings) -> Iterator[str]:
+    if "job" in told:
+        yield f"job {told.job} migrates {told.runs} live runs to version {told.to}; workers carry it out"
+        yield f"Follow it: {settings.command('jobs', 'show', told.job)}"
+    else:
+        again = "" if told.created else " (it was migrated before)"
+        yield f"run {told.run_id} goes on as {told.new_run_id} under version {told.version}{again}"
+        yield f"look at it with: {settings.command('show', told.new_run_id)}"
+
+
 @program.command("migrate")
 def migrate(
     settings: Settings,
@@ -349,25 +370,12 @@ def migrate(
             return await migrations.preview(run_id, to, by=by)
         return await migrations.migrate(run_id, to, reason=reason, by=by)
 
-    def words(told: Any) -> Iterator[str]:
-        if dry_run:
-            yield from _all(told) if all_of is not None else _one(told)
-            if told.could_migrate if all_of is not None else told.allowed:
-                typed = {"--all": all_of, "--of": of, "--to": to, "--reason": reason or None, "--by": by}
-                options = [word for name, value in typed.items() if value is not None for word in (name, str(value))]
-                yield f"Do it: {settings.command('migrate', *([told.run_id] if all_of is None else []), *options)}"
-        elif all_of is not None:
-            yield f"job {told.job} migrates {told.runs} live runs to version {told.to}; workers carry it out"
-            yield f"Follow it: {settings.command('jobs', 'show', told.job)}"
-        else:
-            again = "" if told.created else " (it was migrated before)"
-            yield f"run {told.run_id} goes on as {told.new_run_id} under version {told.version}{again}"
-            yield f"look at it with: {settings.command('show', told.new_run_id)}"
-
+    typed = {"--all": all_of, "--of": of, "--to": to, "--reason": reason or None, "--by": by}
+    options = [word for name, value in typed.items() if value is not None for word in (name, str(value))]
     return print_answer(
         settings,
         work,
-        words,
+        lambda told: _preview(told, settings, options) if dry_run else _migrated(told, settings),
         under="migration",
         fails=lambda told: told.get("must_stay") or not told.get("allowed", True),
     )

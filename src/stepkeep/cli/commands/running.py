@@ -82,10 +82,17 @@ def start(
     """Start a run and return at once; workers do the rest."""
     if (what is None) == (run is None):
         raise InvalidInput("Say what to start: either FILE_OR_NAME for a new run, or --run RUN for an idle one.")
-    if run is not None and (at is not None or in_ is not None):
-        raise InvalidInput("--run starts an idle run now: leave out --at and --in.")
-    if run is not None and (webhook_url is not None or webhook_secret is not None):
-        raise InvalidInput("--webhook-url is for a new run: an idle one has the address that it was created with.")
+    if run is not None:
+        if (at, in_) != (None, None):
+            raise InvalidInput("--run starts an idle run now: leave out --at and --in.")
+        if (webhook_url, webhook_secret) != (None, None):
+            raise InvalidInput("--webhook-url is for a new run: an idle one has the address that it was created with.")
+
+        async def begin_idle(engine: AsyncEngine, run_id: str) -> Mapping[str, Any]:
+            await engine.start_idle(run_id, by=by)
+            return {**await engine.show(run_id), "created": True}
+
+        return _print_started(settings, ask(settings, of_run(run, begin_idle)))
     options: dict[str, Any] = {
         "idempotency_key": key,
         "business_key": business_key,
@@ -100,7 +107,7 @@ def start(
         "webhook_secret": webhook_secret,
     }
     given = json_value(input, "--input")
-    handlers = None if elsewhere or run is not None else load_handlers(app or [])
+    handlers = None if elsewhere else load_handlers(app or [])
 
     async def begin(engine: AsyncEngine) -> Mapping[str, Any]:
         from stepkeep.operations.logs.retention import gone
@@ -116,11 +123,10 @@ def start(
         told = await engine.unserved(view["run"]["workflow"], view["run"]["version"])
         return {**view, "created": started.created, "unserved": told.unserved}
 
-    async def begin_idle(engine: AsyncEngine, run_id: str) -> Mapping[str, Any]:
-        await engine.start_idle(run_id, by=by)
-        return {**await engine.show(run_id), "created": True}
+    return _print_started(settings, ask(settings, begin, creates=True))
 
-    said = ask(settings, begin if run is None else of_run(run, begin_idle), creates=run is None)
+
+def _print_started(settings: Settings, said: Mapping[str, Any]) -> int:
     if settings.json:
         answer(said)
     else:

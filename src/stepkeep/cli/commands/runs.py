@@ -65,19 +65,14 @@ def runs(
     unreadable, again = found.unreadable or [], _again(locals())
 
     def words() -> Iterator[str]:
-        if not found.runs and not unreadable and found.looked_at:
-            yield "no such run was found so far"
-        elif not found.runs:
-            yield _none(settings, any(filters.values()) or before, unreadable)
-        else:
-            from stepkeep.cli.render.tables import runs_table
-
-            screen = console()
-            screen.print(runs_table(found.runs, screen.width))
-            more = "" if found.is_complete else "at least "
-            yield f"{more}{found.total:,} {'in all' if before is None else 'from there on'}"
+        if found.runs:
+            yield _table(found, before)
             if len(found.runs) == limit:
                 yield f"older ones: {settings.command('runs', *again, '--cursor', found.runs[-1].id)}"
+        elif found.looked_at and not unreadable:
+            yield "no such run was found so far"
+        else:
+            yield _none(settings, any(filters.values()) or before, unreadable)
         if found.looked_at:
             yield _looked_at(found.looked_at)
             yield f"look further: {settings.command('runs', *again, '--all')}"
@@ -85,6 +80,16 @@ def runs(
         yield from (damaged.message for damaged in unreadable)
 
     return print_value(settings, found, words(), failed=unreadable)
+
+
+def _table(found: RunList, before: str | None) -> str:
+    """Draw the runs; how many there are."""
+    from stepkeep.cli.render.tables import runs_table
+
+    screen = console()
+    screen.print(runs_table(found.runs, screen.width))
+    more = "" if found.is_complete else "at least "
+    return f"{more}{found.total:,} {'in all' if before is None else 'from there on'}"
 
 
 def _in_words(settings: Settings, filters: Mapping[str, Any], limit: int, before: str | None, as_: str) -> int:

@@ -214,17 +214,17 @@ def quotas(
         kept = {} if none else known.quotas.as_json()
         return await engine.tenants.set_quotas(name, **{**kept, **named}, by=by)
 
-    def words(found: TenantQuotas) -> Iterator[str]:
-        from stepkeep.operations.people.quotas import DEFAULTS
+    said = ("It counts within a second, for runs and requests of API keys.",) if named or none else ()
+    return print_answer(settings, change, lambda found: (*_quotas(found), *said), creates=True)
 
-        for quota, value in found.quotas.items():
-            default = DEFAULTS[quota]
-            unset = "no limit" if default is None else f"{default} (the default)"
-            yield f"{quota}: {unset if value is None else value}"
-        if named or none:
-            yield "It counts within a second, for runs and requests of API keys."
 
-    return print_answer(settings, change, words, creates=True)
+def _quotas(found: TenantQuotas) -> Iterator[str]:
+    from stepkeep.operations.people.quotas import DEFAULTS
+
+    for quota, value in found.quotas.items():
+        default = DEFAULTS[quota]
+        unset = "no limit" if default is None else f"{default} (the default)"
+        yield f"{quota}: {unset if value is None else value}"
 
 
 def _limit(text: str) -> tuple[str, int]:
