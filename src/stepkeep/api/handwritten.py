@@ -41,7 +41,7 @@ As = Annotated[
 ]
 
 
-class Body(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class RequestBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A body that a client sends. Unknown fields are refused."""
 
 

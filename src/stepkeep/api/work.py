@@ -31,8 +31,8 @@ from stepkeep.operations.remote.work_messages import (
     ClaimedStep,
     Claims,
     Kept,
-    Network,
     Queues,
+    ReachableNetwork,
     RecordedCalls,
     Registered,
     Renewals,
@@ -300,8 +300,8 @@ async def list_queues(request: Request, engine: ActingEngine) -> Queues:
 
 
 @routes("GET /work/network", "work.network", "list_reachable", "What HTTP steps of the tenant may reach")
-async def list_reachable(request: Request, engine: ActingEngine) -> Network:
-    return Network(allow=await work_of(request, engine).network())
+async def list_reachable(request: Request, engine: ActingEngine) -> ReachableNetwork:
+    return ReachableNetwork(allow=await work_of(request, engine).network())
 
 
 @routes(

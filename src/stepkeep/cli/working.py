@@ -13,7 +13,7 @@ import time
 from collections.abc import AsyncIterator, Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
-from stepkeep.cli.progress import Progress, Screen
+from stepkeep.cli.progress import RunProgress, Screen
 from stepkeep.edges.own_process import SECRET
 from stepkeep.kernel.errors import InvalidInput, StoreError
 from stepkeep.kernel.machine.journal import SealedEntry, open_entry
@@ -227,7 +227,7 @@ class Follower:
         self._engine, self._run_id, self._plan, self._screen = engine, run_id, plan, screen
         self._title = f"run {run_id}, {plan.definition.name} v{plan.definition.version}"
         sleeps = frozenset(step.no for step in plan.steps if step.kind.sleeps)
-        self._progress = Progress(lambda no: plan.at(no).name, plan.size, plan.definition.timeout, sleeps)
+        self._progress = RunProgress(lambda no: plan.at(no).name, plan.size, plan.definition.timeout, sleeps)
         self._ahead, self._far_at = 0, time.monotonic()
 
     async def begin(self, *, resumed: bool) -> None:

@@ -21,7 +21,7 @@ import msgspec
 
 from stepkeep.definition.durations import format_duration
 from stepkeep.kernel.errors import InvalidInput, Unreachable
-from stepkeep.network.service import Service, again
+from stepkeep.network.service import RemoteService, again
 from stepkeep.operations.operation import MOST_ON_A_PAGE, Operation, needs_database
 
 K = TypeVar("K", bound=type)
@@ -31,7 +31,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 class RemoteOperations:
     """Operations with a row, at a service: each is one request."""
 
-    def __init__(self, service: Service) -> None:
+    def __init__(self, service: RemoteService) -> None:
         self.service = service
 
     async def perform(self, operation: Operation, given: Mapping[str, Any]) -> Any:

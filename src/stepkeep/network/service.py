@@ -77,7 +77,7 @@ class ServiceAnswer(msgspec.Struct, frozen=True):
         return decode(self.body)
 
 
-class Service:
+class RemoteService:
     """One service: its address and the key for it. The key is asked for with each request, so that it can change."""
 
     def __init__(self, url: str, key: str | Callable[[], str], *, seconds: float = SECONDS) -> None:

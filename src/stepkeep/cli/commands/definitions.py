@@ -13,7 +13,7 @@ from stepkeep.cli.arguments import LARGEST, Apps, By, Elsewhere, Text, WrittenAs
 from stepkeep.cli.command import Commands, CommandValues, program
 from stepkeep.cli.printer import BAD_USAGE, SUCCEEDED, answer, console, page, quiet_stdout
 from stepkeep.cli.session import is_python, load_handlers, load_workflow, workflow_in
-from stepkeep.cli.settings import Needs, Settings
+from stepkeep.cli.settings import CommandNeeds, Settings
 from stepkeep.definition.bounds import MAX_VERSION
 from stepkeep.kernel.errors import InvalidInput
 
@@ -124,7 +124,7 @@ def show_schema(found: SchemaView, _: CommandValues) -> list[str]:
     return msgspec.json.format(msgspec.json.encode(found.schema.document)).decode().splitlines()
 
 
-@program.command("check", Needs.NOTHING)
+@program.command("check", CommandNeeds.NOTHING)
 def check(
     settings: Settings,
     file: Annotated[str, arg("FILE", "A definition: YAML, JSON or Python.")],
@@ -185,7 +185,7 @@ def _count(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
-@program.command("dialects", Needs.NOTHING)
+@program.command("dialects", CommandNeeds.NOTHING)
 def dialects(
     settings: Settings,
     name: Annotated[Text, arg("NAME", "One dialect, in full.")] = None,

@@ -11,7 +11,7 @@ from stepkeep.cli.answering import print_answer, table
 from stepkeep.cli.arguments import CURSOR, Apps, By, Input, Text, Texts, arg, opt
 from stepkeep.cli.command import Commands, CommandValues, program
 from stepkeep.cli.commands.decide import and_run, stands
-from stepkeep.cli.policies import Policies
+from stepkeep.cli.policies import StepPolicies
 from stepkeep.cli.printer import warn
 from stepkeep.cli.session import json_value, load_handlers, load_workflow, looks_like_a_file
 from stepkeep.cli.settings import Settings
@@ -122,7 +122,7 @@ def try_out(
         settings.require_database("sinks test with --http-allow, --secrets-dir or --secrets-file")
     given: dict[str, Any] = {}
     if settings.server is None:
-        options = Policies(http_allow=http_allow, secrets_dir=secrets_dir, secrets_file=secrets_file).options()
+        options = StepPolicies(http_allow=http_allow, secrets_dir=secrets_dir, secrets_file=secrets_file).options()
         given = {"http": options["http"], "secrets": options["secrets"]}
 
     def words(found: TestedSink) -> str | None:
