@@ -87,6 +87,8 @@ from stepkeep.worker.answers import then as then
 from stepkeep.worker.answers import wait_for as wait_for
 from stepkeep.worker.attempts.secrets import Secrets as Secrets
 from stepkeep.worker.context import Context as Context
+from stepkeep.worker.current import current as current
+from stepkeep.worker.current import durable as durable
 from stepkeep.worker.executors.command import CommandPolicy as CommandPolicy
 from stepkeep.worker.executors.http import HttpPolicy as HttpPolicy
 from stepkeep.worker.flows.calls import CallFailed as CallFailed

@@ -244,7 +244,7 @@ interface OneReport { run_id: string; no: number; fence: number; outcome: Outcom
 
 interface OneRun { run_id: string; details?: boolean; outputs?: (number)[]; states?: boolean; }
 
-interface OpenGate { run_id: string; step: string; workflow: string; asked_by: (string)[]; opened_at: string | null; until: string | null; late: boolean; level: number; prompt: string; facts: Record<string, any>; shown_digest: string; not: (string)[]; quorum: number; counted: Counted; needs: Needs; votes: (Ballot)[]; changes: RequestedChanges | null; rule: string | null; may_decide: boolean; refusal: Refusal | null; command: string | null; }
+interface OpenGate { run_id: string; step: string; workflow: string; asked_by: (string)[]; opened_at: string | null; until: string | null; late: boolean; level: number; prompt: string; facts: Record<string, any>; shown_digest: string; not: (string)[]; quorum: number; counted: Counted; needs: Needs; votes: (Ballot)[]; changes: RequestedChanges | null; rule: string | null; reason: string | null; business_key: string | null; may_decide: boolean; refusal: Refusal | null; command: string | null; }
 
 interface OpenWork { needs: string; ready: number; is_complete: boolean; oldest_seconds: number; }
 

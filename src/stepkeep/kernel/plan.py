@@ -213,6 +213,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
             has_pre=bool(definition.pre),
             by_hand=definition.completion is Completion.MANUAL,
             hold=definition.hold,
+            facts=_facts(definition, self.definition, self.compiler),
             unmet=call.needs,
             dependents=self._followers(no, call),
             call=call,
@@ -492,7 +493,7 @@ def build_plan(
 def _main(definition: Definition, compiler: Compiler, step: StepDefinition, no: int, queue: int) -> PlannedStep:
     """A main step by itself. What waits for it is known once all are."""
     kind = kind_of(step, definition, compiler)
-    gate, runs = step.approval or step.hold, kind.is_claimed or kind.growth is None
+    runs = kind.is_claimed or kind.growth is None
     return PlannedStep(
         no=no,
         name=step.name,
@@ -506,12 +507,17 @@ def _main(definition: Definition, compiler: Compiler, step: StepDefinition, no: 
         unmet=len(step.depends_on),
         condition=None if step.condition is None else compiler.condition(step.condition, definition),
         hold=step.hold,
-        facts=None if gate is None or gate.facts is msgspec.UNSET else compiler.facts(gate.facts, definition),
+        facts=_facts(step, definition, compiler),
         has_rules=bool(step.rules) and runs,
         has_pre=bool(step.pre) and runs,
         by_hand=step.completion is Completion.MANUAL,
         stays_exhausted=_stays(step),
     )
+
+
+def _facts(step: StepDefinition, definition: Definition, compiler: Compiler) -> Facts | None:
+    gate = step.approval or step.hold
+    return None if gate is None or gate.facts is msgspec.UNSET else compiler.facts(gate.facts, definition)
 
 
 @lru_cache(maxsize=4096)

@@ -243,10 +243,16 @@ def read_record(row: Sequence[Any]) -> RunRecord:
         raise
 
 
-def state_from(columns: Sequence[Any]) -> tuple[RunKey, RunStatus]:
-    """A run's key and its state."""
-    key = (columns[0], columns[1])
-    return key, read_row("runs", _status_from, columns, key)
+def states_from(rows: Iterable[Sequence[Any]]) -> dict[RunKey, RunStatus]:
+    """The states of runs by their keys, each with the outputs that were read with it."""
+    found: dict[RunKey, RunStatus] = {}
+    for row in rows:
+        key = (row[0], row[1])
+        if key not in found:
+            found[key] = read_row("runs", _status_from, row, key)
+        if row[6] is not None:
+            found[key].outputs[row[6]] = read_row("steps", lambda row: output_from(row[7], row[8]), row, key)
+    return found
 
 
 def _status_from(row: Sequence[Any]) -> RunStatus:

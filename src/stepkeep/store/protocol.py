@@ -153,17 +153,27 @@ class Notifier(Protocol):
         ...
 
 
+NO_RESULTS: Mapping[RunKey, Sequence[int]] = {}
+
+
+def wanted_outputs(keys: Sequence[RunKey], results: Mapping[RunKey, Sequence[int]]) -> list[tuple[str, str, int]]:
+    """What `read_states` asks for: each run with the steps whose outputs are its result, or with a number of none."""
+    return [(*key, no) for key in dict.fromkeys(keys) for no in results.get(key) or (-1,)]
+
+
 class Store(ABC):
     """A database that stores runs. All methods are safe to call concurrently from one event loop.
 
     `clock_offset` (microseconds) is added to every reading of the database clock, for tests. The store sends
     notifications through `notifier` after each commit that concerns other processes. `parallel_commits` is how many
-    groups it commits in parallel; more would only be smaller. `prefers_optimistic_claims` tells that reading
+    groups it commits in parallel; more would only be smaller. `divides_batches` tells that a large group is better
+    committed as two, because one is written while the other is decided. `prefers_optimistic_claims` tells that reading
     without locks and writing if unchanged costs less than one transaction with locks. `is_embedded` tells that
     it is a file of this machine: opening an engine also migrates it, and its workers run commands by default.
     """
 
     parallel_commits: int
+    divides_batches = False
     prefers_optimistic_claims: bool
     is_embedded: bool
     clock_offset: int
@@ -351,7 +361,11 @@ class Store(ABC):
         return first(await self._read_of_run("runs", columns.record_from, self.sql.read_run, tenant, run_id))
 
     @abstractmethod
-    async def read_states(self, keys: Sequence[RunKey]) -> dict[RunKey, RunStatus]: ...
+    async def read_states(
+        self, keys: Sequence[RunKey], results: Mapping[RunKey, Sequence[int]] = NO_RESULTS
+    ) -> dict[RunKey, RunStatus]:
+        """How runs stand. Of those that have succeeded, with the outputs of the steps that `results` names."""
+        ...
 
     @abstractmethod
     async def read_steps(self, tenant: str, run_id: str) -> list[Step]: ...

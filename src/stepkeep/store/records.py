@@ -17,12 +17,13 @@ from stepkeep.kernel.machine.states import Category, RunState
 
 class RunStatus(msgspec.Struct, frozen=True, kw_only=True):
     """What a waiter needs of a run: its state, why it ended, the definition that tells which outputs are its result,
-    and the number of its last journal entry."""
+    the number of its last journal entry, and the outputs that were asked for, by step, once it has succeeded."""
 
     state: RunState
     definition_id: int
     error: str | None = None
     seq: int
+    outputs: dict[int, bytes | None] = msgspec.field(default_factory=dict)
 
 
 class TailEntry(msgspec.Struct, frozen=True, kw_only=True):

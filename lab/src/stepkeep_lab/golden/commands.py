@@ -272,6 +272,7 @@ ELSEWHERE = {
     "lab": "part of the laboratory",
     "state": "it writes files, which have tests of their own",
     "db grants": "the document grants.sql has it",
+    "statistics": "it counts by spans of time and orders by durations; its operation has tests of its own",
 }
 
 UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|\b[0-9a-f]{16}\b")

@@ -41,7 +41,7 @@ from stepkeep.store.change import (
 )
 from stepkeep.store.notifications import TopicRecorder, notification_of, notify_after_commit
 from stepkeep.store.positions import position_number
-from stepkeep.store.protocol import Store, Transaction
+from stepkeep.store.protocol import NO_RESULTS, Store, Transaction
 from stepkeep.store.reading import quarantined
 from stepkeep.store.records import (
     FIRST_GATE,
@@ -534,9 +534,20 @@ class ModelStore(Store):
     async def read_run(self, tenant: str, run_id: str) -> RunRecord | None:
         return await self._look("read", lambda: queries.record(self._tables, (tenant, run_id)))
 
-    async def read_states(self, keys: Sequence[RunKey]) -> dict[RunKey, RunStatus]:
+    async def read_states(
+        self, keys: Sequence[RunKey], results: Mapping[RunKey, Sequence[int]] = NO_RESULTS
+    ) -> dict[RunKey, RunStatus]:
         rows = self._tables.runs
-        return await self._look("read", lambda: {key: _status(rows[key]) for key in keys if key in rows})
+
+        def read() -> dict[RunKey, RunStatus]:
+            found = {key: _status(rows[key]) for key in keys if key in rows}
+            for key in found.keys() & results.keys():
+                if rows[key].state is RunState.SUCCEEDED:
+                    there = [no for no in results[key] if no in self._tables.steps.get(key, {})]
+                    found[key].outputs.update({no: self._tables.output_of(key, no) for no in there})
+            return found
+
+        return await self._look("read", read)
 
     async def read_steps(self, tenant: str, run_id: str) -> list[Step]:
         rows = self._tables.steps

@@ -123,6 +123,7 @@ async def _of_tenant(store: Store, tenant: str, records: Sequence[RunRecord], ke
             for some in (by_then, between):
                 seen[f"finished {some}"] = await store.find_finished(some)
     seen["states"] = await store.read_states([(tenant, run) for run in ids[::2]])
+    seen["results"] = await store.read_states([(tenant, run) for run in ids], {(tenant, run): PLACES for run in ids})
     for key in keys:
         seen[f"runs of {key}"] = await store.list_runs(RunFilter(tenant=tenant, business_key=key))
     for name in ("people", "small", "nothing"):

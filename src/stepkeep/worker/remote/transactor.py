@@ -83,6 +83,7 @@ class RemoteStore:
 
     clock_offset = 0
     parallel_commits = 2
+    divides_batches = False
 
     def __init__(self, channel: Channel, tenant: str) -> None:
         self._channel, self._tenant = channel, tenant
