@@ -11,10 +11,9 @@ from typing import Any
 
 from stepkeep.conformance.adoption import is_continuation
 from stepkeep.conformance.line import Line
-from stepkeep.conformance.persons import is_persons
 from stepkeep.conformance.report import quoted
-from stepkeep.conformance.resources import is_granted
-from stepkeep.conformance.schema import Predicate, Shape, any_text, digest, misfits, moment, text, whole
+from stepkeep.conformance.schema import Predicate, Shape, any_text, digest, is_persons, misfits, moment, text, whole
+from stepkeep.conformance.steps import is_granted
 
 
 def _flag(value: Any) -> bool:

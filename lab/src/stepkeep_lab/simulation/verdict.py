@@ -12,8 +12,8 @@ from typing import Any
 
 import msgspec
 
-from stepkeep.conformance.replay import replay_lines
 from stepkeep.conformance.verify import verify_lines
+from stepkeep.conformance.words.replay import replay_lines
 from stepkeep.dialects import registry
 from stepkeep.kernel.definition import Completion
 from stepkeep.kernel.machine.journal import open_entry
