@@ -11,7 +11,7 @@ from stepkeep.cli.answering import print_answer, table
 from stepkeep.cli.arguments import By, Text, arg, opt
 from stepkeep.cli.command import Commands, CommandValues, program
 from stepkeep.cli.commands.decide import Reason, decided
-from stepkeep.cli.settings import Needs, Settings
+from stepkeep.cli.settings import CommandNeeds, Settings
 from stepkeep.kernel.errors import InvalidInput
 from stepkeep.operations.runs.causes import queue_words
 
@@ -159,7 +159,7 @@ network = Commands("network", "What HTTP steps may reach on the internal network
 HOST = arg("ADDRESS", "As in search.internal:9200 or 10.0.0.0/8.")
 
 
-@network.operation("allow", "network.allow", creates=True, needs=Needs.DATABASE, host=HOST)
+@network.operation("allow", "network.allow", creates=True, needs=CommandNeeds.DATABASE, host=HOST)
 def allow(_: Allowed, asked: CommandValues) -> Iterator[str]:
     """Let HTTP steps of the tenant reach a host, an address or a network, although it is internal."""
     whose, host = asked.settings.tenant, asked["host"]
@@ -167,7 +167,7 @@ def allow(_: Allowed, asked: CommandValues) -> Iterator[str]:
     yield f"Take it back: {asked.command('network', 'remove', host)}"
 
 
-@network.operation("remove", "network.remove", needs=Needs.DATABASE, host=HOST)
+@network.operation("remove", "network.remove", needs=CommandNeeds.DATABASE, host=HOST)
 def remove(_: Allowed, asked: CommandValues) -> str:
     """Remove an entry of the allow list."""
     return f"{asked['host']} is no longer allowed; requests that are under way are not interrupted"
