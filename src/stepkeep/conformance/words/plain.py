@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from stepkeep.conformance.dialect_line import DialectLine
 from stepkeep.conformance.machines import Say
 from stepkeep.conformance.report import Code, quoted
+from stepkeep.conformance.words.dialect_line import DialectLine
 
 SEVERITIES: Mapping[tuple[str, str, str], tuple[str, ...]] = {
     ("step", "running", "retrying"): ("warning",),

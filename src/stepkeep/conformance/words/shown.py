@@ -2,7 +2,7 @@
 
 A dialect hides hops. For each step it keeps every canonical state in which the step can be, so a line is impossible
 where no hidden way leads to it. Rules about single hops are those of `enabled.py`. The whole run is judged by its
-canonical log alone (`told.py` compares the two). `replay.py` calls it for sealed logs.
+canonical log alone (`dialect_words.py` compares the two). `replay.py` calls it for sealed logs.
 """
 
 from __future__ import annotations
@@ -15,19 +15,18 @@ from typing import Any, NamedTuple
 from msgspec.structs import replace
 
 from stepkeep.conformance.adoption import ADOPTING, Adoption
-from stepkeep.conformance.arrows import REFERENCE, RUN, STEP
 from stepkeep.conformance.contract import Contract, PlannedRule
 from stepkeep.conformance.details import check_detail
-from stepkeep.conformance.dialect_line import DialectLine
-from stepkeep.conformance.elements import is_cancelled_by_owner
 from stepkeep.conformance.enabled import CATEGORIES, EVENTS, TOLERATED, Hop, check_enabled, wrong_field
 from stepkeep.conformance.encoding import compact
+from stepkeep.conformance.growth import is_cancelled_by_owner
 from stepkeep.conformance.line import Line, severity_of
-from stepkeep.conformance.machines import Say
+from stepkeep.conformance.machines import REFERENCE, RUN, STEP, Say
 from stepkeep.conformance.policies import check_pin, gate_rule, terms_of, verdict_in
 from stepkeep.conformance.reenact import OPENINGS
 from stepkeep.conformance.report import Code, quoted
 from stepkeep.conformance.steps import NEW, TIMED, UNDER_LEASE, Step, ends_attempt
+from stepkeep.conformance.words.dialect_line import DialectLine
 from stepkeep.dialects.dialect import Judged
 from stepkeep.dialects.grounds import STEP_GROUNDS
 from stepkeep.dialects.machine import MachineView
@@ -109,6 +108,10 @@ ECHOES = ("because", "event", "actor", "category", "error")
 
 DECIDES = frozenset({"gate_decided", "completion_signalled", "message_arrived"})
 """Events that count only before the deadline of what they end."""
+
+
+TIMED_STATES = frozenset({"awaiting_event", "awaiting_approval", "awaiting_completion", "retrying"})
+"""States that a timer ends."""
 
 
 class At(NamedTuple):
@@ -205,45 +208,24 @@ class Known:
         return all(at.state in ENDED for at in self.places)
 
 
-class ShownRun:
-    """One run as a dialect's log shows it."""
+class ShownCauses:
+    """The entries and causes of one run, as a dialect's lines show them."""
 
-    def __init__(self, contract: Contract, judged: Judged, ways: Mapping[str, Ways]) -> None:
-        self.contract, self._judged, self._ways = contract, judged, ways
-        self._final = frozenset(no for no, place in contract.places.items() if is_final(place, judged))
-        self._steps: dict[int, Known] = {}
-        self._asked: Mapping[str, Any] = {}
-        self._verdicts: Mapping[str, Any] = {}
+    def __init__(self, contract: Contract) -> None:
+        self.contract = contract
+        self.asked: Mapping[str, Any] = {}
+        self.verdicts: Mapping[str, Any] = {}
+        self.held: set[str] = set()
+        self.adoption = Adoption(None)
+        self.format = 1
         self._cause: tuple[object, ...] = ()
         self._before: DialectLine | None = None
-        self._line: Line | None = None
         self._once: dict[str, tuple[int, str]] = {}
-        self._held: set[str] = set()
-        self._adoption = Adoption(None)
-        self._format = 1
         self._pinned: object = None
         self._start_at: object = None
-        self._began_at: int | None = None
-        self._settled = 0
-        self._failures: list[tuple[str | None, str | None]] = []
-        self._ended: str | None = None
-        self._stopped_in = 0
-        """The entry in which a failure of a step must have stopped the run."""
 
-    def take(self, told: DialectLine, line: Line, say: Say) -> None:
-        """Follow one line; `line` is the same as a canonical one."""
-        said = told.raw["metadata"]
-        self._in_entry(told, said, say)
-        self._consume(line, say)
-        if told.kind in self._ways:
-            self._step(told, line, said, say)
-        else:
-            self._run(told, line, said, say)
-        self._before, self._line = told, line
-
-    # -- entries and causes ------------------------------------------------------------------------------------------
-    def _in_entry(self, told: DialectLine, said: Mapping[str, Any], say: Say) -> None:
-        before = self._before
+    def enter(self, told: DialectLine, said: Mapping[str, Any], say: Say) -> None:
+        before, self._before = self._before, told
         if before is None or before.seq != told.seq:
             return
         if before.at != told.at:
@@ -282,23 +264,23 @@ class ShownRun:
                 said = wrong_field(name, run.get(name), value, "the line before it is the same hop")
                 say(Code.CONTRADICTION, said)
 
-    def _consume(self, line: Line, say: Say) -> None:
+    def consume(self, line: Line, say: Say) -> None:
         """Read the cause of a line: its detail belongs to every hop that it leads to."""
         cause = line.seq, line.event, line.actor
         is_new = line.detail is not None or self._cause[:3] != cause
         if is_new:
-            self._asked = self._verdicts = {} if line.detail is None else json.loads(line.detail)
+            self.asked = self.verdicts = {} if line.detail is None else json.loads(line.detail)
             self._check_cause(line, say)
         elif line.event in ("step_reported", "step_claimed") and self._cause[3] not in (-1, line.no):
-            self._asked = {}
+            self.asked = {}
         self._cause = (*cause, line.no)
 
     def _check_cause(self, line: Line, say: Say) -> None:
-        asked = self._asked
+        asked = self.asked
         for said in check_detail(line, asked) if line.detail is not None else ():
             say(Code.CAUSE, said)
         needed = DETAILED.get(line.event, set())
-        if line.trigger == "waited" and (self._format > 1 or line.detail is not None):
+        if line.trigger == "waited" and (self.format > 1 or line.detail is not None):
             needed = {"takes_timeouts", "waits_for"}
         if missing := sorted(needed - asked.keys()):
             comes = quoted(line.trigger if line.trigger == "waited" else line.event)
@@ -316,26 +298,52 @@ class ShownRun:
             said = wrong_field("detail.awaits_slot", None, True, "the definition limits the running runs")
             say(Code.POLICY, f"the run: {said}")
         if line.event == "run_created" and line.detail is not None:
-            self._format, self._pinned = asked.get("format", 1), asked.get("policy_revision")
-            self._adoption, self._start_at = Adoption(asked.get("continues")), asked.get("start_at")
+            self.format, self._pinned = asked.get("format", 1), asked.get("policy_revision")
+            self.adoption, self._start_at = Adoption(asked.get("continues")), asked.get("start_at")
         verdicts = asked.get("policy")
         for name, verdict in verdicts.items() if isinstance(verdicts, dict) else ():
             if isinstance(verdict, dict) and verdict.get("effect") == "hold":
-                self._held.add(name)
+                self.held.add(name)
 
     def _check_requesters(self, line: Line, say: Say) -> None:
         """The start of an idle run by another person names the one who had asked for it."""
         if line.event != "run_started" or "run_created" not in self._once:
             return
-        due = self._asked.get("start_at")
+        due = self.asked.get("start_at")
         if due not in (None, self._start_at):
             say(Code.CAUSE, wrong_field("detail.start_at", due, self._start_at, "its creation names that moment"))
-        if self._format > 1 and due is None:
+        if self.format > 1 and due is None:
             asked_for = self._once["run_created"][1]
             expected = None if line.actor == asked_for else [asked_for]
-            if self._asked.get("asked_before") != expected:
-                found = self._asked.get("asked_before")
+            if self.asked.get("asked_before") != expected:
+                found = self.asked.get("asked_before")
                 say(Code.CAUSE, wrong_field("detail.asked_before", found, expected, "the run was asked for by them"))
+
+
+class ShownRun:
+    """One run as a dialect's log shows it."""
+
+    def __init__(self, contract: Contract, judged: Judged, ways: Mapping[str, Ways]) -> None:
+        self.contract, self._judged, self._ways = contract, judged, ways
+        self._final = frozenset(no for no, place in contract.places.items() if is_final(place, judged))
+        self._steps: dict[int, Known] = {}
+        self._causes = ShownCauses(contract)
+        self._began_at: int | None = None
+        self._settled = 0
+        self._failures: list[tuple[str | None, str | None]] = []
+        self._ended: str | None = None
+        self._stopped_in = 0
+        """The entry in which a failure of a step must have stopped the run."""
+
+    def take(self, told: DialectLine, line: Line, say: Say) -> None:
+        """Follow one line; `line` is the same as a canonical one."""
+        said = told.raw["metadata"]
+        self._causes.enter(told, said, say)
+        self._causes.consume(line, say)
+        if told.kind in self._ways:
+            self._step(told, line, said, say)
+        else:
+            self._run(told, line, said, say)
 
     # -- steps -------------------------------------------------------------------------------------------------------
     def _step(self, told: DialectLine, line: Line, said: Mapping[str, Any], say: Say) -> None:
@@ -360,7 +368,7 @@ class ShownRun:
         if line.trigger == "planned" and place.phase == "main" and place.owner is None and line.event != "run_created":
             said_so = wrong_field("event", line.event, "run_created", "only that plans it")
             say(Code.CAUSE, f"step {quoted(line.step)}: {said_so}")
-        if line.trigger in ADOPTING and line.step not in {name for name, _ in self._adoption.persons()}:
+        if line.trigger in ADOPTING and line.step not in {name for name, _ in self._causes.adoption.persons()}:
             said_so = "it is adopted, but the creation of the run does not name it"
             say(Code.ADOPTION, f"step {quoted(line.step)}: {said_so}")
         self._check_ground(step, line, place, said, say)
@@ -410,17 +418,17 @@ class ShownRun:
         past.seen_at, past.is_permit_unseen = step.seen_at, True
         past.attempt = line.attempt or step.attempt
         past.is_exhausted, past.tried = line.event == "hold_decided", None
-        past.was_held = place.name in self._held
+        past.was_held = place.name in self._causes.held
         if step.claim is not None and step.claim.fence == line.fence:
             past.holder = step.claim.actor
-        verdict = verdict_in(self._verdicts, place.name)
+        verdict = verdict_in(self._causes.verdicts, place.name)
         if line.trigger == "held":
             past.terms = gate_rule(terms_of(verdict))
         hop = replace(
             line, source=None if way.source.state == NEW else way.source.state, target=way.target.state, of=line.of
         )
-        kept = self._adoption.deadlines.get(place.name)
-        return Hop(hop, past, place, self.contract, self._asked, verdict, None, kept, self._format)
+        kept = self._causes.adoption.deadlines.get(place.name)
+        return Hop(hop, past, place, self.contract, self._causes.asked, verdict, None, kept, self._causes.format)
 
     def _check_fields(
         self, told: DialectLine, line: Line, place: PlannedRule, said: Mapping[str, Any], say: Say
@@ -449,8 +457,15 @@ class ShownRun:
     def _check_time(self, step: Known, ways: frozenset[Way], line: Line, say: Say) -> None:
         """Its duration is the time since its claim, and a timer of the line before it has come."""
         name = f"step {quoted(line.step)}"
+        claim = step.claim if step.claim is not None and step.claim.fence == line.fence else None
+        self._check_lease(name, step, claim, line, say)
+        self._check_gate(line, say)
+        before = step.last
+        if before is not None and before.due_at is not None and step.fence == (line.fence or 0):
+            self._check_due(name, before, ways, line, say)
+
+    def _check_lease(self, name: str, step: Known, claim: Line | None, line: Line, say: Say) -> None:
         if line.took is not None:
-            claim = step.claim if step.claim is not None and step.claim.fence == line.fence else None
             if line.took != line.at - claim.at if claim is not None else line.took > line.at - step.seen_at:
                 say(Code.OUTCOME, f"{name}: metadata.duration_seconds is not the time since its claim")
         elif line.trigger in UNDER_LEASE - {"completed"} and line.event in ("step_reported", "time_came"):
@@ -459,30 +474,25 @@ class ShownRun:
                 say(Code.OUTCOME, f"{name}: {quoted(line.trigger)} without metadata.duration_seconds")
         if line.trigger == "claimed" and (line.due_at is None or line.due_at <= line.at):
             say(Code.TIMER, f"{name} is claimed under a lease that does not last")
-        self._check_gate(line, say)
-        claim = step.claim if step.claim is not None and step.claim.fence == line.fence else None
         is_lost = line.trigger == "lease_lost" or (line.trigger.startswith("failed") and line.event == "time_came")
         if is_lost and claim is not None and claim.due_at is not None and line.at <= claim.due_at:
             say(Code.TIMER, f"{name}: its lease is lost at {line.at}, but it holds until {claim.due_at}")
-        before = step.last
-        if before is None or before.due_at is None or step.fence != (line.fence or 0):
-            return
-        state = TARGETS.get(before.trigger)
-        place = self.contract.places[line.no]
-        gate = place.gate
-        is_open = state == "awaiting_approval"
-        if is_open and (gate is None or gate.escalate or gate.remind or before.trigger not in ("gate_opened", "held")):
-            return
-        if state not in ("awaiting_event", "awaiting_approval", "awaiting_completion", "retrying"):
+
+    def _check_due(self, name: str, before: Line, ways: frozenset[Way], line: Line, say: Say) -> None:
+        """A timer that the line before shows has come, and a decision is not later than its deadline."""
+        state, gate, due_at = TARGETS.get(before.trigger), self.contract.places[line.no].gate, before.due_at or 0
+        is_plain = gate is not None and not gate.escalate and not gate.remind
+        is_plain = is_plain and before.trigger in ("gate_opened", "held")
+        if state not in TIMED_STATES or (state == "awaiting_approval" and not is_plain):
             return
         if any(way.source.state != state for way in ways):
             return
         is_timed = line.trigger in TIMED and line.event in ("time_came", "step_reported")
-        if is_timed and line.at < before.due_at:
-            say(Code.TIMER, f"{name}: {quoted(line.trigger)} came before it was due at {before.due_at}")
-        is_late = line.event in DECIDES and before.seq != line.seq and line.at >= before.due_at
-        if is_late and state != "retrying" and not (self._format < 2 and state == "awaiting_event"):
-            say(Code.TIMER, f"{name}: {quoted(line.event)} counts at {line.at}, but its deadline was {before.due_at}")
+        if is_timed and line.at < due_at:
+            say(Code.TIMER, f"{name}: {quoted(line.trigger)} came before it was due at {due_at}")
+        is_late = line.event in DECIDES and before.seq != line.seq and line.at >= due_at
+        if is_late and state != "retrying" and not (self._causes.format < 2 and state == "awaiting_event"):
+            say(Code.TIMER, f"{name}: {quoted(line.event)} counts at {line.at}, but its deadline was {due_at}")
 
     def _check_gate(self, line: Line, say: Say) -> None:
         """A gate opens when what it depends on has ended, also where the dialect hides that."""
@@ -491,7 +501,13 @@ class ShownRun:
         if line.event != "gate_decided" or gate is None or rule is None or rule.approval is None:
             return
         needs = [self._steps.get(self.contract.numbers[edge.step]) for edge in rule.depends_on]
-        if place.owner is not None or not needs or gate.deadline is None or gate.escalate or self._adoption.deadlines:
+        if (
+            place.owner is not None
+            or not needs
+            or gate.deadline is None
+            or gate.escalate
+            or self._causes.adoption.deadlines
+        ):
             return
         ended = [step.seen_at for step in needs if step is not None and step.has_ended]
         if len(ended) == len(needs) and line.at >= max(ended) + gate.deadline:
@@ -519,16 +535,18 @@ class ShownRun:
         if place.owner is not None or place.phase != "main" or place.rule is None or not ways:
             return
         if line.trigger == "cancelled":
-            named = self._steps.get(self.contract.numbers.get(line.of or "", -1))
-            is_stopped = line.of is None and self._stopped_in == line.seq and line.took is None
-            if line.event == "cancel_requested" or place.awaits_child:
-                is_stopped = False
-            if is_stopped or (line.of is not None and (named is None or not named.may_be("failed"))):
-                say(Code.DEPENDENCY, wrong_field("of", line.of, "a step that failed", "that is why it is cancelled"))
-            return
-        if line.trigger not in OPENED or any(way.source.state != "pending" for way in ways):
-            return
-        names = [edge.step for edge in place.rule.depends_on]
+            self._check_canceller(line, place, say)
+        elif line.trigger in OPENED and all(way.source.state == "pending" for way in ways):
+            self._check_opener(line, place, [edge.step for edge in place.rule.depends_on], say)
+
+    def _check_canceller(self, line: Line, place: PlannedRule, say: Say) -> None:
+        named = self._steps.get(self.contract.numbers.get(line.of or "", -1))
+        is_stopped = line.of is None and self._stopped_in == line.seq and line.took is None
+        is_stopped = is_stopped and line.event != "cancel_requested" and not place.awaits_child
+        if is_stopped or (line.of is not None and (named is None or not named.may_be("failed"))):
+            say(Code.DEPENDENCY, wrong_field("of", line.of, "a step that failed", "that is why it is cancelled"))
+
+    def _check_opener(self, line: Line, place: PlannedRule, names: list[str], say: Say) -> None:
         if not names and line.event not in ("run_started", "slot_granted"):
             why = "it depends on no step"
             say(Code.CAUSE, wrong_field("event", line.event, "run_started or slot_granted", why))
@@ -589,7 +607,7 @@ class ShownRun:
             return
         self._check_run_cause(told, line, say)
         if trigger == "started":
-            began = self._adoption.began_at
+            began = self._causes.adoption.began_at
             self._began_at = line.at if began is None else min(began, line.at)
         ground = said.get("ground")
         if trigger not in STOPS and ground not in (allowed := tuple(self._grounds(line))):
@@ -615,37 +633,49 @@ class ShownRun:
             say(Code.CONTRADICTION, f"severity is {found}, expected {quoted(severity)}: its state")
 
     def _check_run_cause(self, told: DialectLine, line: Line, say: Say) -> None:
-        trigger, view = line.trigger, self._judged.run
-        if line.of is not None and trigger in OWN_TRIGGERS:
-            say(Code.CONTRADICTION, wrong_field("of", line.of, None, f"no step is {quoted(trigger)}"))
-        if line.of is None and trigger not in RUN_TRIGGERS:
-            say(Code.CONTRADICTION, wrong_field("of", None, "a step", f"a step is {quoted(trigger)}"))
-        if line.of is not None and self.contract.numbers.get(line.of) is None:
-            say(Code.CONTRADICTION, wrong_field("of", line.of, "a step", "the definition has no such step"))
-        if trigger == "step_failed":
-            failed = self._steps.get(self.contract.numbers.get(line.of or "", -1))
-            if not self._final and (failed is None or not failed.may_be("failed")):
-                say(Code.CONTRADICTION, wrong_field("of", line.of, "a step that failed", "the run stops because of it"))
-        is_end = trigger in ENDINGS and line.of is None
-        fails = is_end or (line.of is not None and trigger in FAILING)
+        self._check_blamed(line, say)
+        self._check_target(told, line, say)
+        is_end = line.trigger in ENDINGS and line.of is None
+        fails = is_end or (line.of is not None and line.trigger in FAILING)
         if not fails and (line.category, line.error) != (None, None):
             found = line.category or line.error
             say(Code.CONTRADICTION, wrong_field("category or error", found, None, "nothing failed here"))
-        if told.source is None and trigger not in ("created", "started", "cancelled"):
-            say(Code.ILLEGAL, wrong_field("because", trigger, "created, started or cancelled", "the run begins here"))
-        shown = {view.next_shown(told.source, target, trigger) for name, target in RUN if name == trigger}
-        if trigger in ("created", "started", "progressed") and told.target not in shown:
-            say(Code.ILLEGAL, f"the run is shown as {quoted(told.target)}, where {quoted(trigger)} leads elsewhere")
-        begins = told.source == view.shows.get("queued") and told.target == view.shows.get("running")
-        if trigger == "waiting" and begins:
-            say(Code.ILLEGAL, wrong_field("because", trigger, "progressed", "a run waits after it has begun"))
-        if is_end and told.target not in view.terminal:
-            say(Code.ILLEGAL, f"the run is shown as {quoted(told.target)}, where {quoted(trigger)} ends it")
-        of_step = line.of is not None and trigger in EVENTS and not trigger.startswith("children_failed")
-        events = EVENTS[trigger] if of_step else BEGINS.get(trigger, SETTLING)
-        if line.event not in events and not (of_step and trigger.startswith("deadline")):
-            said = wrong_field("event", line.event, " or ".join(events), f"only that leads to {quoted(trigger)}")
+        of_step = line.of is not None and line.trigger in EVENTS and not line.trigger.startswith("children_failed")
+        events = EVENTS[line.trigger] if of_step else BEGINS.get(line.trigger, SETTLING)
+        if line.event not in events and not (of_step and line.trigger.startswith("deadline")):
+            said = wrong_field("event", line.event, " or ".join(events), f"only that leads to {quoted(line.trigger)}")
             say(Code.CAUSE, said)
+
+    def _check_blamed(self, line: Line, say: Say) -> None:
+        """The step that a line of the run names."""
+        trigger, numbers = line.trigger, self.contract.numbers
+        no = numbers.get(line.of or "")
+        wrong = {
+            f"no step is {quoted(trigger)}": line.of is not None and trigger in OWN_TRIGGERS,
+            f"a step is {quoted(trigger)}": line.of is None and trigger not in RUN_TRIGGERS,
+            "the definition has no such step": line.of is not None and no is None,
+        }
+        failed = self._steps.get(-1 if no is None else no)
+        if trigger == "step_failed" and not self._final:
+            wrong["the run stops because of a step that failed"] = failed is None or not failed.may_be("failed")
+        for why, is_wrong in wrong.items():
+            if is_wrong:
+                say(Code.CONTRADICTION, wrong_field("of", line.of, "another", why))
+
+    def _check_target(self, told: DialectLine, line: Line, say: Say) -> None:
+        """The state that a line of the run shows is the one that its trigger leads to."""
+        trigger, view = line.trigger, self._judged.run
+        shown = {view.next_shown(told.source, target, trigger) for name, target in RUN if name == trigger}
+        begins = told.source == view.shows.get("queued") and told.target == view.shows.get("running")
+        wrong = {
+            "where the run begins": told.source is None and trigger not in ("created", "started", "cancelled"),
+            "which leads elsewhere": trigger in ("created", "started", "progressed") and told.target not in shown,
+            "and a run waits after it has begun": trigger == "waiting" and begins,
+            "which ends it": trigger in ENDINGS and line.of is None and told.target not in view.terminal,
+        }
+        for why, is_wrong in wrong.items():
+            if is_wrong:
+                say(Code.ILLEGAL, f"the run is shown as {quoted(told.target)} by {quoted(trigger)}, {why}")
 
     @property
     def _may_undo(self) -> bool:
@@ -663,7 +693,7 @@ class ShownRun:
         """Whether the run can have stopped for this reason."""
         document = self.contract.document
         if stop == "timed_out":
-            began = self._adoption.began_at or 0
+            began = self._causes.adoption.began_at or 0
             return document.timeout is not None and line.at >= began + document.timeout
         if stop in FAILURES or stop == "steps_failed":
             return bool(self._final) or bool(self._failures)
@@ -748,7 +778,7 @@ class ShownRun:
     def close(self, told: DialectLine, say: Say) -> None:
         """Follow the closing line."""
         said = told.raw["metadata"]
-        self._in_entry(told, said, say)
+        self._causes.enter(told, said, say)
         canonical = said["canonical"]
         if (self._ended or canonical in RUN_ENDED) and canonical != self._ended:
             expected = self._ended or "a state that is no end"
@@ -771,7 +801,7 @@ def _grounds(line: Line, place: PlannedRule) -> Iterator[str | None]:
     elif line.trigger == "rules_passed":
         if line.event in BY_PERSON:
             yield "completed_by_hand"
-        if place.rule is None or place.rule.owns or place.rule.is_then or place.rule.child or place.undoes_child:
+        if place.rule is None or place.kind.waits_for in ("elements", "added", "child"):
             yield "children_succeeded"
         if line.event not in BY_PERSON:
             yield "executed"

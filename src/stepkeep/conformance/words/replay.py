@@ -7,20 +7,21 @@ and continues, so that one change causes one finding. `stepkeep log verify --as`
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from msgspec.structs import replace
 
 from stepkeep.conformance.contract import Contract
-from stepkeep.conformance.dialect_line import DialectLine, has_hash, read_dialect_line
 from stepkeep.conformance.digests import Digests
+from stepkeep.conformance.line import Opening
 from stepkeep.conformance.machines import UNKNOWN, Say
-from stepkeep.conformance.opening import Opening
-from stepkeep.conformance.plain import PlainStory
 from stepkeep.conformance.report import MOST_FINDINGS, Code, Findings, Report, quoted
-from stepkeep.conformance.shown import ShownRun, Ways, as_canonical
-from stepkeep.conformance.verify import pinned, undefined_note
+from stepkeep.conformance.verify import Owner, follow_log, pinned, undefined_note
+from stepkeep.conformance.words.dialect_line import DialectLine, DialectReading, has_hash, read_dialect_line
+from stepkeep.conformance.words.plain import PlainStory
+from stepkeep.conformance.words.shown import ShownRun, Ways, as_canonical
 from stepkeep.dialects.dialect import Invariant, Judged, Line
 from stepkeep.dialects.machine import ANY, Arrow, Extension, MachineView
-
-Owner = tuple[str, str]
 
 MOST_ARROWS = 4096
 """How many arrows are remembered; a word may be an open prefix, so a log could name any number."""
@@ -41,63 +42,34 @@ def replay_lines(
     where it is missing, by `contract` if that is given. A certificate compares it with its canonical log instead.
     Other logs have only the fields of seed 004: no chain, no closing line.
     """
-    findings = Findings(most)
+    findings, undefined = Findings(most), 0
     kinds = {"run": judged.run, "step": judged.step, "worker": judged.worker, "undo": judged.undo}
     nouns = {view.noun: kind for kind, view in kinds.items() if view is not None}
     ways = {kind: Ways(view) for kind, view in (("step", judged.step), ("undo", judged.undo)) if view is not None}
     arrows = {kind: Arrows(view) for kind, view in kinds.items() if view is not None}
-    ledgers: dict[Owner, Ledger] = {}
-    closed: set[Owner] = set()
-    number = undefined = 0
     spanning = Spanning(judged)
-    for number, raw in enumerate(lines, 1):
+
+    def read(raw: bytes | str) -> DialectReading:
         reading = read_dialect_line(raw, judged.name, nouns, sealed=sealed)
-        owner = reading.owner if sealed else ("run", "")
-        run = owner[1] if owner else None
+        return reading if sealed else replace(reading, owner=("run", ""))
 
-        def say(code: Code, message: str, number: int = number, run: str | None = run) -> None:
-            findings.add(number, code, run or None, message)
+    def begin(owner: Owner, reading: Any, say: Say) -> Ledger:
+        nonlocal undefined
+        ledger = Ledger(judged, arrows, spanning, sealed=sealed)
+        known = contract if reading.opening is None else pinned(reading.opening, say)
+        if owner[0] == "run" and known is not None and alone:
+            ledger.shown = ShownRun(known, judged, ways)
+        undefined += sealed and owner[0] == "run" and reading.opening is None and contract is None
+        return ledger
 
-        for code, message in reading.problems:
-            say(code, message)
-        if owner is None:
-            continue
-        if owner in closed:
-            say(Code.AFTER_HEAD, "the journal was closed before this line")
-            continue
-        first = owner not in ledgers
-        if first:
-            ledgers[owner] = Ledger(judged, arrows, sealed=sealed)
-            known = contract if reading.opening is None else pinned(reading.opening, say)
-            if known is not None and alone and owner[0] == "run":
-                ledgers[owner].shown = ShownRun(known, judged, ways)
-        ledger = ledgers[owner]
-        ledger.last_line = number
-        undefined += sealed and first and owner[0] == "run" and reading.opening is None and contract is None
-        if reading.opening is not None:
-            ledger.open(reading.opening, say, first=first)
-        elif reading.line is None:
-            ledger.damage()
-        else:
-            if sealed:
-                spanning.consume(reading.line, say)
-            if ledger.take(reading.line, say):
-                del ledgers[owner]
-                closed.add(owner)
-    unclosed = [(name, ledger) for (_, name), ledger in ledgers.items() if sealed]
-    for name, ledger in unclosed:
-        if not ledger.goes_on:
-            findings.add(ledger.last_line, Code.INCOMPLETE, name, "the journal ends here without its closing line")
-    going_on = sum(ledger.goes_on for _, ledger in unclosed)
-    if number == 0:
-        findings.add(0, Code.EMPTY, None, "there is not a single line, so there is nothing to verify")
-    kept = tuple(sorted(findings.kept, key=lambda finding: finding.line))
+    ledgers, runs, number = follow_log(lines, read, begin, findings)
+    live = sum(ledger.is_live for ledger in ledgers.values())
     notes = (
         *((undefined_note(undefined),) if undefined else ()),
-        *((f"this is a live log: {going_on} of its journals go on",) if going_on else ()),
+        *((f"this is a live log: {live} of its journals go on",) if live else ()),
         *spanning.notes,
     )
-    return Report(kept, len(ledgers) + len(closed), number, findings.omitted, notes)
+    return findings.report(runs, number, notes)
 
 
 class Spanning:
@@ -129,8 +101,8 @@ class Spanning:
 class Ledger:
     """The state of one run's (or worker's) log so far."""
 
-    def __init__(self, judged: Judged, arrows: Mapping[str, Arrows], *, sealed: bool) -> None:
-        self._judged, self._arrows, self._sealed = judged, arrows, sealed
+    def __init__(self, judged: Judged, arrows: Mapping[str, Arrows], spanning: Spanning, *, sealed: bool) -> None:
+        self._judged, self._arrows, self._sealed, self._spanning = judged, arrows, sealed, spanning
         self._states: dict[tuple[str, str], str] = {}
         self._lost = False
         self._damaged = False
@@ -151,6 +123,8 @@ class Ledger:
 
     def take(self, line: DialectLine, say: Say) -> bool:
         """Follow one more line. Returns True for the closing line."""
+        if self._sealed:
+            self._spanning.consume(line, say)
         if self._sealed and not self._in_place(line, say):
             return False
         self._check_time(line, say)
@@ -175,9 +149,13 @@ class Ledger:
         return line.kind == "head"
 
     @property
-    def goes_on(self) -> bool:
+    def is_live(self) -> bool:
         """Whether the log says that it is live, and what it tells of has not ended: then it has no closing line yet."""
-        return self._is_live and not self._has_ended
+        return self._sealed and self._is_live and not self._has_ended
+
+    @property
+    def goes_on(self) -> bool:
+        return self.is_live or not self._sealed
 
     def open(self, opening: Opening, say: Say, *, first: bool) -> None:
         """Follow the line with the definition, which must be the first one."""
@@ -236,7 +214,7 @@ class Ledger:
     def _follow(self, line: DialectLine, say: Say) -> None:
         arrows = self._arrows[line.kind]
         assert line.target is not None
-        arrows.check(line, say)
+        arrows.check(line.raw, say)
         key = line.kind, line.entity
         before = self._states.get(key, UNKNOWN if self._lost else None)
         self._check_continuity(arrows.view, line, before, say)
@@ -310,10 +288,10 @@ class Arrows:
         self.view = view
         self._right: set[tuple[object, ...]] = set()
 
-    def check(self, line: DialectLine, say: Say) -> None:
-        said = line.raw["metadata"]
+    def check(self, line: Line, say: Say) -> None:
+        said = line["metadata"]
         told = said.get("because"), said.get("ground"), said.get("extension")
-        arrow = line.source, line.target, line.trigger, *told
+        arrow = line["from_state"], line["to_state"], line["trigger"], *told
         if arrow in self._right:
             return
         found: list[tuple[Code, str]] = []
@@ -324,10 +302,10 @@ class Arrows:
             self._right.add(arrow)
 
 
-def check_arrow(view: MachineView, line: DialectLine, say: Say) -> None:
+def check_arrow(view: MachineView, line: Line, say: Say) -> None:
     """Check that the arrow is in the dialect's machine, or is a listed extension and marked as one."""
-    source, target = line.source, line.target or ""
-    hop = f"{view.noun} {quoted(line.entity)} goes from {quoted(source)} to {quoted(target)}"
+    source, target, trigger = line["from_state"], line["to_state"] or "", line["trigger"]
+    hop = f"{view.noun} {quoted(line['entity_id'])} goes from {quoted(source)} to {quoted(target)}"
     strange = [state for state in (source, target) if state not in (None, *view.states, *view.extra)]
     if strange:
         say(Code.ILLEGAL, f"{hop}: a {view.noun} is never {quoted(strange[0])}")
@@ -337,12 +315,12 @@ def check_arrow(view: MachineView, line: DialectLine, say: Say) -> None:
         ruled_out = next((one.cites for one in view.forbidden if _matches(one.source, one.target, source, target)), "")
         say(Code.ILLEGAL, f"{hop}: there is no such arrow" + (f" ({ruled_out} rules it out)" if ruled_out else ""))
         return
-    metadata = line.raw["metadata"]
+    metadata = line["metadata"]
     because = metadata.get("because")
-    named = [one for one in listed if (one.trigger or because or line.trigger) == line.trigger]
+    named = [one for one in listed if (one.trigger or because or trigger) == trigger]
     if not named:
         words = sorted({one.trigger or "its canonical trigger" for one in listed})
-        say(Code.ILLEGAL, f"{hop} by {quoted(line.trigger)}; that arrow is for {' or '.join(words)}")
+        say(Code.ILLEGAL, f"{hop} by {quoted(trigger)}; that arrow is for {' or '.join(words)}")
         return
     extensions = [isinstance(one, Extension) for one in named]
     if because is not None:
@@ -351,23 +329,23 @@ def check_arrow(view: MachineView, line: DialectLine, say: Say) -> None:
     claimed = metadata.get("extension") is True
     if all(extensions) and not claimed:
         own = sorted({str(one.trigger) for one in listed if not isinstance(one, Extension)})
-        said = f" by {quoted(line.trigger)}; the specification's arrow is for {' or '.join(own)}"
+        said = f" by {quoted(trigger)}; the specification's arrow is for {' or '.join(own)}"
         said = said if own else ": the specification has no such arrow"
         say(Code.ILLEGAL, f"{hop}{said}, and the line does not say it is an extension")
     if not any(extensions) and claimed:
         say(Code.CONTRADICTION, f"{hop} and says it is an extension, but the specification has this arrow")
 
 
-def _check_ground(view: MachineView, line: DialectLine, hop: str, say: Say) -> Arrow | Extension | None:
+def _check_ground(view: MachineView, line: Line, hop: str, say: Say) -> Arrow | Extension | None:
     """Check that the word is the one that the line's own ground asks for. Returns its row if it is."""
-    metadata = line.raw["metadata"]
+    metadata = line["metadata"]
     because, ground = metadata["because"], metadata.get("ground") or metadata["because"]
-    right = view.word(line.source, line.target or "", because, ground)
+    right = view.word(line["from_state"], line["to_state"] or "", because, ground)
     word = None if right is None else right.trigger or because
-    if word == line.trigger:
+    if word == line["trigger"]:
         return right
     said = "no word covers that" if word is None else f"the word for that is {quoted(word)}"
-    say(Code.ILLEGAL, f"{hop} by {quoted(line.trigger)} on the ground {quoted(ground)}; {said}")
+    say(Code.ILLEGAL, f"{hop} by {quoted(line['trigger'])} on the ground {quoted(ground)}; {said}")
     return None
 
 

@@ -7,16 +7,14 @@ programs write them. Nothing here raises, whatever the bytes are. `replay.py` ca
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
 
-from stepkeep.conformance.encoding import LONGEST_LINE, as_bytes, compact, in_order, parse
-from stepkeep.conformance.line import owner_of
-from stepkeep.conformance.opening import Opening, Problem, is_opening, read_opening, read_quickly
+from stepkeep.conformance.encoding import compact, encoded, in_order, parse
+from stepkeep.conformance.line import Opening, Problem, is_opening, owner_of, read_opening
 from stepkeep.conformance.report import Code, quoted
 from stepkeep.conformance.schema import (
     EPOCH,
@@ -122,10 +120,7 @@ _SHAPES = {
 
 
 class DialectLine(msgspec.Struct, frozen=True, kw_only=True):
-    """A line with all required fields. `kind` is run, step, undo, worker or head; `raw` is the parsed object.
-
-    `written` is the line as it was read; `hashed` is the text that its hash is over, where it is known already.
-    """
+    """A line with all required fields. `kind` is run, step, undo, worker or head; `raw` is the parsed object."""
 
     kind: str
     owner: tuple[str, str]
@@ -138,8 +133,6 @@ class DialectLine(msgspec.Struct, frozen=True, kw_only=True):
     seq: int
     seal: str | None
     raw: Mapping[str, Any]
-    written: bytes | str = b""
-    hashed: bytes = b""
 
 
 class DialectReading(msgspec.Struct, frozen=True):
@@ -153,17 +146,13 @@ class DialectReading(msgspec.Struct, frozen=True):
 
 def read_dialect_line(raw: bytes | str, dialect: str, nouns: Mapping[str, str], *, sealed: bool) -> DialectReading:
     """Parse one line. `nouns` maps each noun of the dialect to run, step or worker."""
-    if sealed and len(raw) <= LONGEST_LINE:
-        opening = read_quickly(as_bytes(raw), dialect)
-        if opening is not None:
-            return DialectReading(None, (), ("run", opening.owner), opening)
     try:
         document = parse(raw)
     except (ValueError, RecursionError) as error:
         return DialectReading(None, ((Code.JSON, f"this is not a JSON object: {quoted(str(error))[1:-1]}"),))
     metadata = document.get("metadata")
     if sealed and is_opening(document):
-        first = read_opening(raw, document, dialect)
+        first = read_opening(document, dialect)
         return DialectReading(None, first.problems, owner_of(metadata), first.opening)
     owner = owner_of(metadata) or (None if sealed else ("run", ""))
     problems = list(_misfits(document, dialect, nouns, sealed=sealed))
@@ -184,8 +173,6 @@ def read_dialect_line(raw: bytes | str, dialect: str, nouns: Mapping[str, str], 
         seq=metadata["seq"] if sealed else 0,
         seal=metadata["hash"] if sealed else None,
         raw=document,
-        written=raw,
-        hashed=_hashed(document) if sealed else b"",
     )
     contradictions = _contradictions(line) if sealed else ()
     return DialectReading(line, tuple((Code.CONTRADICTION, said) for said in contradictions), owner)
@@ -197,26 +184,12 @@ def line_hash(before: bytes, document: Mapping[str, Any]) -> bytes:
     return hashlib.sha256(before + compact(in_order({**document, "metadata": metadata})).encode()).digest()
 
 
-def _hashed(document: Mapping[str, Any]) -> bytes:
-    """What the C encoder makes of the text that is hashed. It differs only in how it writes some fractions."""
-    metadata = {name: value for name, value in document["metadata"].items() if name != "hash"}
-    try:
-        return _encode({**document, "metadata": metadata}).encode()
-    except RecursionError:
-        return b""
-
-
-_encode = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode
-
-
 def has_hash(before: bytes, line: DialectLine | Opening) -> bool:
-    """Whether a line has the hash that it says. Two C encoders are tried first; they write some fractions otherwise."""
-    if line.hashed and hashlib.sha256(before + line.hashed).hexdigest() == line.seal:
-        return True
-    document = parse(line.written)
+    """Whether a line has the hash that it says. The C encoder is tried first; it writes some fractions otherwise."""
+    metadata = {name: value for name, value in line.raw["metadata"].items() if name != "hash"}
+    quick = hashlib.sha256(before + encoded({**line.raw, "metadata": metadata}, in_order=True)).hexdigest()
     try:
-        quick = hashlib.sha256(before + _hashed(document)).hexdigest()
-        return line.seal in (quick, line_hash(before, document).hex())
+        return quick == line.seal or line_hash(before, line.raw).hex() == line.seal
     except RecursionError:
         return False
 
