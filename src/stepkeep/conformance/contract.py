@@ -260,7 +260,7 @@ class PlannedRule(msgspec.Struct, frozen=True):
     @property
     def may_hold(self) -> bool:
         """Whether attempts may be given to it anew: by its definition, or because it is a flow and other code came."""
-        return self.is_held or (self.phase == "main" and self.rule is not None and self.rule.is_flow)
+        return self.is_held or (self.phase == "main" and self.kind.waits_for == "calls")
 
     @property
     def undoes_child(self) -> bool:
@@ -508,22 +508,10 @@ def _main(
         is_length_open=sleep is not None and sleep.length is not None,
         gate=step.approval or step.hold,
         rules=rules,
-<<<<<<< HEAD
-        never=(
-            OPENINGS - {opening, *(("held",) if step.approval is None and step.wait is None else ()), *_of_owners(step)}
-        )
-        | (frozenset({"claimed"}) if step.owns else frozenset())
-        | (frozenset() if step.is_flow else UNFIT | {"children_settled"})
-        | {"completed" if step.completion == "manual" else "completion_requested"}
-        | (frozenset() if is_held or step.is_flow else HOLDS)
-        | (frozenset({"operator_skipped"}) if step.on_exhausted == "hold_required" else frozenset())
-        | (frozenset({"slept"}) if sleep is None else ENDS_OF_WAITS),
-=======
         never=OPENINGS - {opening, *kind.may_open_by}
         | kind.never
         | NEVER_IF_MANUAL[step.completion == "manual"]
         | (NEVER_IF_EXHAUSTED.get(step.on_exhausted, HOLDS) - kind.may_also),
->>>>>>> main
     )
 
 

@@ -447,7 +447,7 @@ def _not_asleep(hop: Hop) -> Iterator[Problem]:
 
 
 def _held(hop: Hop) -> Iterator[Problem]:
-    is_own = "unfit" in hop.asked and hop.rule is not None and hop.rule.is_flow
+    is_own = "unfit" in hop.asked and hop.place.kind.waits_for == "calls"
     if not hop.place.is_held and not is_own and hop.step.tried is not None:
         yield Code.POLICY, "it holds when no attempt is left, but the definition does not say so"
     if hop.asked.get("final") is True and not is_own:
