@@ -223,7 +223,7 @@ class ResourceClaimBatch(DecisionBatch):
             self._forget(loaded)
         found = super().decide(loaded)
         if isinstance(found, Write):
-            found.holds = [row for _, plan, step in self.claimed() for row in _holds(plan.of(step), step)]
+            found.rows.put(HoldRow, (row for _, plan, step in self.claimed() for row in _holds(plan.of(step), step)))
         return found
 
     def _choose(self, loaded: Loaded) -> list[StepClaimed] | More:
