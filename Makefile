@@ -63,6 +63,7 @@ types: $(DEV)
 format: $(DEV) ## apply the formatter and the safe fixes
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+	$(BIN)/python -m tests.npm_packages format
 
 bench: $(DEV) ## measure, on databases of its own: make bench BENCH_ARGS=--quick
 	$(BIN)/stepkeep bench $(BENCH_ARGS)

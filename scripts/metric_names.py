@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from stepkeep.metrics.names import METRICS
+from stepkeep.metrics.families import METRICS
 
 PAGE = Path(__file__).parents[1] / "docs" / "observing.md"
 BEGIN, END = "<!-- metrics: written by scripts/metric_names.py -->\n", "<!-- end of metrics -->\n"

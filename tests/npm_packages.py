@@ -1,7 +1,8 @@
 """npm packages that tests need, in pinned versions. `make test` installs them first; a test only looks for them.
 
-`python -m tests.npm_packages` installs what is missing into a cache, and says so. Without a package a test is skipped
-with a loud line; where `CI=true` it fails, so that a machine without it does not pass for one that tested it.
+`python -m tests.npm_packages` installs what is missing into a cache, and says so; with `format`, it then formats the
+web pages. Without a package a test is skipped with a loud line; where `CI=true` it fails, so that a machine without
+it does not pass for one that tested it.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import pytest
 
 from tests.system_programs import find
 
-VERSIONS = {"axe-core": "4.14.0", "typescript": "7.0.2"}
+VERSIONS = {"axe-core": "4.14.0", "prettier": "3.10.1", "typescript": "7.0.2"}
 CACHE = Path(tempfile.gettempdir()) / "stepkeep-test-npm"
 
 
@@ -54,5 +55,16 @@ def install() -> None:
             sys.stdout.write(f"npm install {name} failed: {done.stderr.strip()[-500:]}\n")
 
 
+def format_pages() -> None:
+    """Format the files of the web pages, where the formatter is there."""
+    program = _folder("prettier") / "prettier" / "bin" / "prettier.cjs"
+    if (node := find("node")) is not None and program.exists():
+        files = [f"src/stepkeep/ui/**/*.{kind}" for kind in ("js", "css", "html")]
+        command = [node, str(program), "--config", "tests/ui/prettier.json", "--log-level=warn", "--write", *files]
+        subprocess.run(command, check=True)
+
+
 if __name__ == "__main__":
     install()
+    if "format" in sys.argv[1:]:
+        format_pages()

@@ -15,7 +15,11 @@ from stepkeep.definition.python.workflow import Workflow as Workflow
 from stepkeep.definition.secrets import secret as secret
 from stepkeep.dialects.registry import load_file as load_file
 from stepkeep.engine.continuations import AsyncContinuations as AsyncContinuations
+from stepkeep.engine.continuations import AsyncMigrations as AsyncMigrations
 from stepkeep.engine.continuations import Continuations as Continuations
+from stepkeep.engine.continuations import Migrations as Migrations
+from stepkeep.engine.definitions import AsyncVersions as AsyncVersions
+from stepkeep.engine.definitions import Versions as Versions
 from stepkeep.engine.engine import AsyncEngine as AsyncEngine
 from stepkeep.engine.engine import Engine as Engine
 from stepkeep.engine.hooks import AsyncHooks as AsyncHooks
@@ -26,8 +30,6 @@ from stepkeep.engine.interventions import AsyncInterventions as AsyncInterventio
 from stepkeep.engine.interventions import Interventions as Interventions
 from stepkeep.engine.jobs import AsyncJobs as AsyncJobs
 from stepkeep.engine.jobs import Jobs as Jobs
-from stepkeep.engine.keys import AsyncKeys as AsyncKeys
-from stepkeep.engine.keys import Keys as Keys
 from stepkeep.engine.limits import AsyncPauses as AsyncPauses
 from stepkeep.engine.limits import AsyncResources as AsyncResources
 from stepkeep.engine.limits import AsyncSlots as AsyncSlots
@@ -36,8 +38,6 @@ from stepkeep.engine.limits import Resources as Resources
 from stepkeep.engine.limits import Slots as Slots
 from stepkeep.engine.messages import AsyncMailbox as AsyncMailbox
 from stepkeep.engine.messages import Mailbox as Mailbox
-from stepkeep.engine.migrations import AsyncMigrations as AsyncMigrations
-from stepkeep.engine.migrations import Migrations as Migrations
 from stepkeep.engine.outbox import AsyncOutbox as AsyncOutbox
 from stepkeep.engine.outbox import Outbox as Outbox
 from stepkeep.engine.outbox import Taken as Taken
@@ -52,10 +52,10 @@ from stepkeep.engine.tenants import Network as Network
 from stepkeep.engine.tenants import Tenants as Tenants
 from stepkeep.engine.triggers import AsyncTriggers as AsyncTriggers
 from stepkeep.engine.triggers import Triggers as Triggers
+from stepkeep.engine.users import AsyncKeys as AsyncKeys
 from stepkeep.engine.users import AsyncUsers as AsyncUsers
+from stepkeep.engine.users import Keys as Keys
 from stepkeep.engine.users import Users as Users
-from stepkeep.engine.versions import AsyncVersions as AsyncVersions
-from stepkeep.engine.versions import Versions as Versions
 from stepkeep.kernel.errors import Conflict as Conflict
 from stepkeep.kernel.errors import DefinitionError as DefinitionError
 from stepkeep.kernel.errors import ExpressionError as ExpressionError

@@ -162,7 +162,7 @@ async def test_a_name_inside_what_a_key_may_see_is_told_with_what_there_is(datab
             assert (await client.post(f"/runs/{run}/cancel")).status_code == 200
             wrong: list[tuple[str, str, dict[str, object] | None, str]] = [
                 ("POST", f"/runs/{run}/rerun-from", {"start": "nowhere"}, "Its steps: greet."),
-                ("POST", f"/runs/{run}/fork", {"at": "nowhere"}, "Its steps: greet."),
+                ("POST", f"/runs/{run}/fork", {"start": "nowhere"}, "Its steps: greet."),
                 ("POST", f"/runs/{run}/steps/nowhere/decide", {"choice": "skip", "reason": "x"}, "Its steps: greet."),
                 ("GET", f"/runs/{run}/steps/nowhere", None, "Its steps: greet."),
                 ("POST", f"/runs/{run}/retry", {"version": 9}, "The newest is version 1"),

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import stepkeep as sk
-from stepkeep.api.large_bodies import read_large
+from stepkeep.api.requests import read_large
 from stepkeep.definition.text.strict_json import strict_json
 from stepkeep.engine.arguments import encode_payload
 from stepkeep.kernel.errors import InvalidInput

@@ -25,13 +25,13 @@ from stepkeep.api.load import (
     SHARED_SECONDS,
     SHARED_TURNS,
     Bound,
+    HttpMeasures,
     Load,
     Seat,
     Share,
     Turns,
 )
-from stepkeep.api.measures import HttpMeasures
-from stepkeep.cli.inert_log import JsonFormatter
+from stepkeep.cli.streams import JsonFormatter
 from stepkeep.engine import AsyncEngine
 from stepkeep.store.connect import connect
 from stepkeep_lab.postgres import PostgresServer, StopMode, execute

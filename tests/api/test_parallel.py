@@ -29,7 +29,7 @@ FORMS: dict[str, tuple[str, dict[str, Any] | str | bytes | None]] = {
     "POST /runs/{run_id}/rerun": ("/runs/{ended}/rerun", {"input": {"name": "Cy"}}),
     "POST /runs/{run_id}/retry": ("/runs/{called_off}/retry", {}),
     "POST /runs/{run_id}/rerun-from": ("/runs/{ended}/rerun-from", {"start": "greet"}),
-    "POST /runs/{run_id}/fork": ("/runs/{ended}/fork", {"at": "greet", "input": {"name": "Cy"}}),
+    "POST /runs/{run_id}/fork": ("/runs/{ended}/fork", {"start": "greet", "input": {"name": "Cy"}}),
     "POST /runs/{run_id}/approve": ("/runs/{gated}/approve", {"step": "sign"}),
     "POST /runs/{run_id}/reject": ("/runs/{gated}/reject", {"step": "sign"}),
     "POST /runs/{run_id}/request-changes": (

@@ -195,7 +195,7 @@ async def _runs(tour: Tour) -> str:
     await tour("POST", f"/runs/{idle}/migrate", {"to": 1, "reason": "newer"}, 409)
     assert (await tour("POST", "/migrations/hello/preview", {"to": 1}))["examined"] == 0
     assert (await tour("POST", "/migrations/hello", {"to": 1}))["runs"] == 0
-    body = {"at": "greet", "input": {"name": "Dee"}}
+    body = {"start": "greet", "input": {"name": "Dee"}}
     fork = await tour("POST", f"/runs/{idle}/fork", body, 201, headers={"Idempotency-Key": "three"})
     assert (await tour("GET", f"/runs/{fork['run_id']}/result?wait=30"))["output"] == "Hello, Dee"
     from_step = await tour("POST", f"/runs/{idle}/rerun-from", {"start": "greet"}, 201)

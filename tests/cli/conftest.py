@@ -129,7 +129,7 @@ def process(home: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
 
     def start(*arguments: str) -> subprocess.Popen[str]:
         environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
-        command = [sys.executable, "-m", "stepkeep.cli", *arguments]
+        command = [sys.executable, "-m", "stepkeep", *arguments]
         pipe, null = subprocess.PIPE, subprocess.DEVNULL
         child = subprocess.Popen(command, stdout=pipe, stderr=pipe, stdin=null, text=True, env=environment)
         started.append(child)

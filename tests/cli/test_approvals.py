@@ -52,6 +52,6 @@ def test_each_gate_ends_in_the_command_that_decides_it_or_in_the_reason_why_not(
     [more] = [line.removeprefix("more: ") for line in page.out.splitlines() if line.startswith("more: ")]
     assert runs[1] in cli(*shlex.split(more)[1:]).out
     assert "no late gate is open" in cli("approvals", "--late", *db).out
-    assert cli("approvals", "--after", "nonsense", *db).status == 2
+    assert cli("approvals", "--cursor", "nonsense", *db).status == 2
     explained = cli("explain", runs[0], *db).out
     assert "cyd may decide it. ann may not: ann asked for the run. bea may not: has approved it." in explained

@@ -81,7 +81,7 @@ class Program:
             **variables,
         }
         child = subprocess.Popen(
-            [sys.executable, "-m", "stepkeep.cli", *arguments],
+            [sys.executable, "-m", "stepkeep", *arguments],
             env=environment,
             cwd=self.folder,
             stdin=subprocess.DEVNULL,

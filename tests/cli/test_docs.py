@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from stepkeep.cli import failures, status
+from stepkeep.cli import failures, printer
 from stepkeep.cli.main import app
 from tests.cli.reference import MARK, PAGE, SHARED, reference
 from tests.cli.surface import commands, options
@@ -33,7 +33,7 @@ def test_every_command_and_option_is_documented(path: tuple[str, ...], command: 
 
 def test_every_exit_status_and_error_code_is_documented() -> None:
     page = PAGE.read_text(encoding="utf-8")
-    for number in (status.SUCCEEDED, status.FAILED, status.BAD_USAGE, status.CANCELLED, status.UNFINISHED):
+    for number in (printer.SUCCEEDED, printer.FAILED, printer.BAD_USAGE, printer.CANCELLED, printer.UNFINISHED):
         assert f"| {number} |" in page
     for code in _codes():
         assert f"`{code}`" in page

@@ -95,7 +95,7 @@ def test_a_worker_logs_run_and_step_and_keeps_the_lines_of_handlers(cli: Cli, pr
 def test_a_line_of_the_log_names_its_attempt_in_both_formats(capsys: pytest.CaptureFixture[str]) -> None:
     import logging
 
-    from stepkeep.cli.inert_log import FORMATS
+    from stepkeep.cli.streams import FORMATS
 
     about = {"run_id": "r-1", "step": "label", "attempt": 2}
     record = logging.makeLogRecord({"name": "stepkeep.handler", "levelname": "INFO", "msg": "on %s", "args": ("it",)})

@@ -225,9 +225,10 @@ def test_a_message_ends_a_wait(cli: Cli) -> None:
 
 
 def test_start_leaves_the_work_to_workers_and_a_key_makes_one_run(cli: Cli) -> None:
-    one = cli("start", "flow.yaml", "--key", "k-1", "--input", '{"n": 1}', "--business-key", "b-1", "--json")
-    again = cli("start", "flow.yaml", "--key", "k-1", "--input", '{"n": 1}', "--business-key", "b-1", "--json")
-    other = cli("start", "flow.yaml", "--key", "k-1", "--input", '{"n": 2}', "--json")
+    same = ["start", "flow.yaml", "--idempotency-key", "k-1", "--input", '{"n": 1}', "--business-key", "b-1", "--json"]
+    one = cli(*same)
+    again = cli(*same)
+    other = cli("start", "flow.yaml", "--idempotency-key", "k-1", "--input", '{"n": 2}', "--json")
     assert (one.status, one.json["created"], one.json["run"]["state"]) == (0, True, "queued")
     assert (again.status, again.json["created"]) == (0, False)
     assert again.json["run"]["id"] == one.json["run"]["id"]
@@ -298,10 +299,10 @@ def test_a_failed_run_is_retried_and_a_finished_one_forked(cli: Cli) -> None:
     refused = cli("retry", done)
     assert refused.status == 1
     assert "has succeeded" in refused.err
-    found = cli("fork", done, "--at", first, "--dry-run", "--json").json["continuation"]
+    found = cli("fork", done, "--from", first, "--dry-run", "--json").json["continuation"]
     assert (found["as"], found["from"], first in found["runs_again"]) == ("fork", first, True)
-    assert cli("fork", done, "--at", first, "--no-wait", "--json").status == 4
-    forked = cli("fork", done, "--at", others[-1], "--no-wait", "--json").json
+    assert cli("fork", done, "--from", first, "--no-wait", "--json").status == 4
+    forked = cli("fork", done, "--from", others[-1], "--no-wait", "--json").json
     assert forked["run"]["continues"]["as"] == "fork"
     shown = cli("show", forked["run"]["id"]).out
     assert f"fork of run {done} at {others[-1]}; adopted: {first}" in shown
@@ -316,8 +317,8 @@ def test_a_failed_run_is_retried_and_a_finished_one_forked(cli: Cli) -> None:
 def test_a_preview_prints_the_command_that_does_what_was_previewed(cli: Cli) -> None:
     done = cli("run", "flow.yaml", "--app", HANDLERS, "--input", '{"n": 1}', "--json").json
     run, first = done["run"]["id"], done["steps"][0]["name"]
-    asked = ["--input", '{"n": 2}', "--key", "k 1", "--by", "ada"]
-    for how, option, version in (("fork", "--at", ["--version", "1"]), ("rerun", "--from", ["--version", "1"])):
+    asked = ["--input", '{"n": 2}', "--idempotency-key", "k 1", "--by", "ada"]
+    for how, option, version in (("fork", "--from", ["--version", "1"]), ("rerun", "--from", ["--version", "1"])):
         looked = cli(how, run, option, first, *asked[:2], *version, *asked[2:], "--dry-run").out
         [command] = [line.removeprefix("Do it: ") for line in looked.splitlines() if line.startswith("Do it: ")]
         words = ["stepkeep", how, run, option, first, *asked[:2], *version, *asked[2:]]

@@ -20,10 +20,10 @@ from typing import Any
 
 import pytest
 
-from stepkeep.cli.inert_log import InertFormatter, traceback_lines
 from stepkeep.cli.main import app
 from stepkeep.cli.printer import json_text
 from stepkeep.cli.render.consoles import InertConsole
+from stepkeep.cli.streams import InertFormatter, traceback_lines
 from tests.cli import hostile
 from tests.cli.conftest import Cli
 from tests.cli.hostile import HOSTILE, MARK
@@ -166,7 +166,7 @@ def test_a_workers_log_has_one_escaped_line_for_each_record(cli: Cli, home: Path
     for name in ("speak", "fail", "again", "odd", "http", "command"):
         assert cli("start", f"{name}.json", "--handlers-elsewhere").status == 0
     worker = subprocess.Popen(
-        [sys.executable, "-m", "stepkeep.cli", "worker", "--app", "hostile_app.py", "--http-allow", "127.0.0.1"],
+        [sys.executable, "-m", "stepkeep", "worker", "--app", "hostile_app.py", "--http-allow", "127.0.0.1"],
         env=environment(),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

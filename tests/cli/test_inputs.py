@@ -20,7 +20,7 @@ from tests.suites import in_proof
 
 def run(*arguments: str, shell: str = '"$@"', **options: object) -> subprocess.CompletedProcess[str]:
     """Run a command as `"$@"` in a shell; it hangs forever where it waits for a writer, so time is bounded."""
-    command = ["bash", "-c", shell, "bash", sys.executable, "-m", "stepkeep.cli", *arguments]
+    command = ["bash", "-c", shell, "bash", sys.executable, "-m", "stepkeep", *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, **options)  # type: ignore[call-overload,no-any-return]
 
 

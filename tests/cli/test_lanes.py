@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from hypothesis import strategies as st
 
-from stepkeep.cli.render.lanes import Line, draw_lanes
+from stepkeep.cli.render.graph import Line, draw_lanes
 from tests.suites import drawn
 
 

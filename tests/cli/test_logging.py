@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from stepkeep.cli.inert_log import install_log
+from stepkeep.cli.streams import install_log
 
 
 @pytest.fixture(autouse=True)

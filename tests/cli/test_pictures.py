@@ -15,9 +15,7 @@ from typing import Any
 import pytest
 from rich.console import Console, RenderableType
 
-from stepkeep.cli.render.fold import fold
-from stepkeep.cli.render.graph import draw_graph
-from stepkeep.cli.render.lanes import draw_lanes
+from stepkeep.cli.render.graph import draw_graph, draw_lanes, fold
 from stepkeep.cli.render.report import MOST_WARNINGS, report
 from stepkeep.cli.render.tables import runs_table, workers_table
 from stepkeep.cli.render.timeline import draw_timeline

@@ -185,7 +185,7 @@ def test_a_terminal_shows_moving_progress(home: Path) -> None:
     import pty
 
     ours, theirs = pty.openpty()
-    command = [sys.executable, "-m", "stepkeep.cli", "run", "flow.yaml", "--app", HANDLERS]
+    command = [sys.executable, "-m", "stepkeep", "run", "flow.yaml", "--app", HANDLERS]
     environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "120"}
     environment.pop("NO_COLOR", None)
     child = subprocess.Popen(command, stdout=theirs, stderr=theirs, stdin=theirs, env=environment)
@@ -228,7 +228,7 @@ def test_a_packed_log_is_verified_from_a_pipe_as_from_a_file(cli: Cli, home: Pat
     assert cli("log", "export", "--all", "--output", "log.jsonl").status == 0
     plain = (home / "log.jsonl").read_bytes()
     packed = gzip.compress(plain)
-    command = [sys.executable, "-m", "stepkeep.cli", "log", "verify", "-", "--json"]
+    command = [sys.executable, "-m", "stepkeep", "log", "verify", "-", "--json"]
     verdicts = []
     for given in (plain, packed, packed[:-20], b"", packed[:1]):
         done = subprocess.run(command, input=given, capture_output=True, timeout=60, check=False)

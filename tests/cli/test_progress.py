@@ -10,10 +10,8 @@ import pytest
 from rich.console import Console
 
 from stepkeep.cli import working
-from stepkeep.cli.progress import Progress, ProgressLine
-from stepkeep.cli.render.lines import step_lines
-from stepkeep.cli.render.remarks import remark
-from stepkeep.cli.screens import Moving
+from stepkeep.cli.progress import Moving, Progress, ProgressLine
+from stepkeep.cli.render.lines import remark, step_lines
 from stepkeep.kernel.machine.journal import Cause, Entry, Hop
 from tests.cli.conftest import Cli
 from tests.cli.views import step

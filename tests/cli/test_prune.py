@@ -51,10 +51,10 @@ def test_log_verify_judges_an_archive_by_its_manifest_and_a_packed_log_alone(cli
 
 
 def test_a_start_that_is_repeated_after_its_run_is_gone_is_told_so(cli: Cli) -> None:
-    [run] = [cli("start", "flow.yaml", "--key", "once", "--json").json]
+    [run] = [cli("start", "flow.yaml", "--idempotency-key", "once", "--json").json]
     cli("run", "--resume", run["run"]["id"], "--app", HANDLERS)
     cli("prune", "--keep", "0", "--archive", "old")
-    said = cli("start", "flow.yaml", "--key", "once")
+    said = cli("start", "flow.yaml", "--idempotency-key", "once")
     assert run["run"]["id"] in said.out + said.err
     assert "gone" in said.out + said.err
 

@@ -1,4 +1,4 @@
-"""`status`, `workers` and `wait`: the system in numbers, what workers serve, and how a run ended, by exit status."""
+"""`status`, `statistics`, `workers` and `wait`: the system in numbers, and how a run ended, by exit status."""
 
 from __future__ import annotations
 
@@ -37,6 +37,21 @@ def test_status_counts_runs_queues_and_failures_and_names_what_needs_attention(
     told_in_words = cli("status", *db).out
     assert "attention: queue handler cli.work: it needs handler cli.work, and no worker is alive" in told_in_words
     assert "unfinished runs: 2 (1 queued, 1 blocked)" in told_in_words
+
+
+def test_statistics_say_how_the_newest_runs_went(cli: Cli, home: Path, database_url: str) -> None:
+    db = ("--db", database_url)
+    cli("run", "flow.yaml", "--app", HANDLERS, *db)
+    cli("run", "failing.yaml", "--app", HANDLERS, *db)
+    cli("start", "flow.yaml", *db)
+    first, ended, failed, ready, *steps = cli("statistics", *db).out.splitlines()
+    assert first.startswith("runs since ")
+    assert first.endswith(": 3 (1 queued, 1 failed, 1 succeeded)")
+    assert ended.startswith("of 2 that ended, half took at most ")
+    assert failed == "failed or rolled back: 1 (1 validation)"
+    assert ready.startswith("ready for handler cli.work: 1, the oldest for ")
+    assert steps[0].split() == ["STEP", "ATTEMPTS", "MEAN", "LONGEST", "RUN"]
+    assert cli("statistics", *db, "--json").json["statistics"]["runs"]["total"] == 3
 
 
 def test_wait_answers_with_the_exit_status_of_the_run(cli: Cli, home: Path) -> None:

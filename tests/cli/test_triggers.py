@@ -47,9 +47,9 @@ def test_the_next_moments_around_a_change_of_the_clock(published: Cli) -> None:
 def test_a_trigger_is_added_fired_filled_and_removed(published: Cli) -> None:
     added = published("triggers", "add", "often", "report", "--every", "1h", "--overlap", "allow")
     assert "trigger often starts report: every 1h" in added.out
-    fired = published("triggers", "fire", "often", "--key", "k", "--json").json
+    fired = published("triggers", "fire", "often", "--idempotency-key", "k", "--json").json
     assert fired["state"] == "started"
-    assert published("triggers", "fire", "often", "--key", "k", "--json").json["run_id"] == fired["run_id"]
+    assert published("triggers", "fire", "often", "--idempotency-key", "k", "--json").json["run_id"] == fired["run_id"]
     day = ["--since", "2026-03-01T00:00Z", "--until", "2026-03-02T00:00Z"]
     assert "24 moments" in published("triggers", "backfill", "often", *day, "--dry-run").out
     job = published("triggers", "backfill", "often", *day, "--json").json

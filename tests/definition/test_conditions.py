@@ -7,12 +7,14 @@ import msgspec
 import pytest
 from tests.suites import in_proof
 
+from stepkeep.definition.expressions.compiler import ExpressionCompiler
 from stepkeep.definition.expressions.conditions import compile_condition, compile_inputs, compile_rule, render_output
 from stepkeep.definition.native.reader import load_text
+from stepkeep.kernel.compiler import Condition, ConditionView
 from stepkeep.kernel.definition import SECOND, Definition
 from stepkeep.kernel.errors import ExpressionError
 from stepkeep.kernel.machine.states import StepState
-from stepkeep.kernel.plan import Condition, ConditionView, build_plan, queue_specs
+from stepkeep.kernel.plan import build_plan, queue_specs
 
 DEFINITION = load_text(
     """
@@ -146,10 +148,10 @@ def test_a_plan_with_thousands_of_conditions_is_built_quickly(count: int) -> Non
     definition = load_text(text, "long.yaml")
     plan = build_plan(
         definition,
+        ExpressionCompiler(),
         definition_id=1,
         digest="",
         queues=[1] * len(queue_specs(definition)),
-        compile_condition=compile_condition,
     )
     assert plan.steps[-1].timeout == 300 * SECOND
     assert time.thread_time() - started < 20

@@ -19,9 +19,9 @@ from stepkeep.definition.expressions.limits import (
     rule_cost,
 )
 from stepkeep.definition.expressions.words import FUNCTIONS
+from stepkeep.kernel.compiler import ConditionView
 from stepkeep.kernel.definition import Definition, Handler, StepDefinition
 from stepkeep.kernel.errors import ExpressionError
-from stepkeep.kernel.plan import ConditionView
 
 ENOUGH = 10**15
 

@@ -67,7 +67,7 @@ def test_the_warning_names_the_line_and_what_to_write() -> None:
 @pytest.mark.parametrize(
     ("option", "said"),
     [
-        ("queue", "It is an option of a step: `ctx.options(queue=...).step(...)` gives it to a call."),
+        ("effect", "It is an option of a step: `ctx.options(effect=...).step(...)` gives it to a call."),
         ("on_exhausted", "Catch the failure of a call in the function."),
         ("timout", "Did you mean `timeout=`?"),
         ("nonsense", "Its options: version, max_calls, deadline, timeout, retry, registry, description,"),

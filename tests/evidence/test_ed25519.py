@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from stepkeep.evidence.ed25519 import NEUTRAL, ORDER, encode_point, verify_signature
 from stepkeep.evidence.signing import SigningKey, new_key
-from stepkeep.evidence.verifier import NEUTRAL, ORDER, encode_point, verify_signature
 
 VECTORS = [
     (

@@ -43,7 +43,7 @@ def differences(folder: Path, part: str) -> list[str]:
 # -- today's behaviour -------------------------------------------------------------------------------------------------
 def asked(*more: str, **options: Any) -> tuple[str, int]:
     """What `check` says of the record, in a process of its own: modules of other tests have no part in it."""
-    command = [sys.executable, "-m", "stepkeep.cli", "lab", "golden", "check", "--folder", str(HERE), *more]
+    command = [sys.executable, "-m", "stepkeep", "lab", "golden", "check", "--folder", str(HERE), *more]
     done = subprocess.run(command, timeout=300, text=True, check=False, capture_output=True, **options)
     return done.stdout + (done.stderr if done.returncode else ""), done.returncode
 

@@ -14,9 +14,8 @@ import msgspec
 from msgspec.structs import replace
 from tests.kernel import audit
 
-from stepkeep.definition.expressions.compiled_policy import policies_of
-from stepkeep.definition.expressions.elements import compile_growth
-from stepkeep.definition.expressions.message_tests import compile_test
+from stepkeep.definition.expressions.compiler import ExpressionCompiler
+from stepkeep.kernel.compiler import ConditionView, Facts
 from stepkeep.kernel.composition.adoption import Continuation
 from stepkeep.kernel.decide.create import create_run
 from stepkeep.kernel.decide.decide import decide
@@ -86,7 +85,7 @@ from stepkeep.kernel.machine.states import (
     StepState,
 )
 from stepkeep.kernel.people.authority import Authority, Caller, OnlyVouched
-from stepkeep.kernel.plan import ConditionView, Facts, Plan, build_plan, queue_specs
+from stepkeep.kernel.plan import Plan, build_plan, queue_specs
 from stepkeep_lab.invariants.journal import JournalFold
 
 S = StepState
@@ -158,18 +157,31 @@ def when(function: Callable[[ConditionView], bool], *reads: str, input: bool = F
     return When(function, frozenset(reads), input)
 
 
+class TestCompiler(ExpressionCompiler):
+    """Compiles what the kernel's own language says; conditions and facts are Python functions."""
+
+    __test__ = False
+
+    def __init__(self, conditions: Mapping[str, When], facts: Facts | None) -> None:
+        super().__init__()
+        self._conditions, self._facts = conditions, facts
+
+    def condition(self, text: str, definition: Definition) -> When:
+        return self._conditions[text]
+
+    def facts(self, facts: Mapping[str, str], definition: Definition) -> Facts:
+        assert self._facts is not None
+        return self._facts
+
+
 def plan_of(definition: Definition, conditions: Mapping[str, When] | None = None, facts: Facts | None = None) -> Plan:
     """Lay a definition out with one queue per place, counted from 1."""
     return build_plan(
         definition,
+        TestCompiler(conditions or {}, facts),
         definition_id=7,
         digest=digest_of(encode_definition(definition)),
         queues=range(1, len(queue_specs(definition)) + 1),
-        compile_condition=lambda text, _: (conditions or {})[text],
-        compile_test=compile_test,
-        **({} if facts is None else {"compile_facts": lambda written, _: facts}),
-        compile_policies=policies_of,
-        compile_growth=compile_growth,
         document=encode_definition(definition),
     )
 

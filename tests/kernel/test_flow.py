@@ -19,11 +19,11 @@ from tests.kernel.driver import (
     work,
 )
 
+from stepkeep.kernel.compiler import ConditionView
 from stepkeep.kernel.errors import Conflict, ExpressionError, NotFound
 from stepkeep.kernel.machine.events import CancelRequested, GateDecided, StepClaimed, StepReported, TimeCame
 from stepkeep.kernel.machine.outcomes import Completed, Failed, Released
 from stepkeep.kernel.machine.states import Category, OnFailure, RunState, StepState
-from stepkeep.kernel.plan import ConditionView
 
 S = StepState
 

@@ -10,9 +10,9 @@ from tests.kernel.driver import World, work
 from stepkeep.kernel.composition.child_runs import is_child
 from stepkeep.kernel.definition import SECOND, Approval, Flow, Handler, StepDefinition, SubWorkflow, Undo, Wait
 from stepkeep.kernel.errors import Conflict
-from stepkeep.kernel.machine.events import HoldChoice
+from stepkeep.kernel.machine.events import CodeChanged, HoldChoice
 from stepkeep.kernel.machine.journal import open_entry
-from stepkeep.kernel.machine.outcomes import Completed, Failed, NewCall, Suspended
+from stepkeep.kernel.machine.outcomes import Completed, Failed, NewCall, Released, Suspended
 from stepkeep.kernel.machine.states import AttemptState, Category, OnFailure, RunState, StepState
 from stepkeep.kernel.plan import template_of, written_template
 
@@ -217,3 +217,80 @@ def test_a_step_that_is_no_flow_cannot_be_suspended() -> None:
         world.report("plain", Suspended(calls=(called(),)))
     world.report("plain", Completed())
     assert world.run.state is RunState.SUCCEEDED
+
+
+def unfit(world: World, code: str = "one") -> None:
+    """Claim the flow, and report that this code does not fit what is recorded."""
+    world.claim("flow")
+    world.report("flow", Released(reason="the flow makes other calls", unfit=code))
+
+
+def other_code(world: World, code: str) -> None:
+    world.one(CodeChanged(tenant="t", run_id="r", actor="w2", no=0, code=code))
+
+
+def test_code_that_does_not_fit_holds_the_flow_and_counts_no_try() -> None:
+    world = flow()
+    suspend(world, called(), called())
+    world.finish("flow[0]")
+    unfit(world)
+    row = world.row("flow")
+    assert (row.state, row.attempts, row.losses, row.error) == (S.AWAITING_APPROVAL, 0, 0, "the flow makes other calls")
+    assert world.attempts_of("flow") == [AttemptState.WAITED, AttemptState.RELEASED]
+    # It records ends without waking.
+    world.finish("flow[1]")
+    assert (world.state("flow"), world.row("flow").unmet, world.run.state) == (S.AWAITING_APPROVAL, 0, RunState.BLOCKED)
+
+
+def test_other_code_makes_a_flow_ready_that_holds_and_tried_code_does_not() -> None:
+    world = flow()
+    suspend(world, called())
+    world.finish("flow[0]")
+    unfit(world)
+    with pytest.raises(Conflict, match="that code was tried"):
+        other_code(world, "one")
+    other_code(world, "two")
+    assert world.state("flow") is S.READY
+    with pytest.raises(Conflict, match="it is ready, and holds for no other code"):
+        other_code(world, "three")
+    unfit(world, "two")
+    for code in ("one", "two"):
+        with pytest.raises(Conflict, match="that code was tried"):
+            other_code(world, code)
+    other_code(world, "three")
+    world.finish("flow")
+    assert world.state("flow") is S.SUCCEEDED
+    assert world.trail("flow")[-9:] == [
+        "claimed", "held_unfit", "code_changed", "claimed", "held_unfit", "code_changed", "claimed", "completed",
+        "rules_passed",
+    ]  # fmt: skip
+
+
+def test_a_person_gives_a_flow_that_holds_the_tried_code_once_more() -> None:
+    world = flow()
+    suspend(world, called())
+    world.finish("flow[0]")
+    unfit(world)
+    world.decide_hold("flow", HoldChoice.RETRY)
+    note = world.row("flow").note
+    assert (world.state("flow"), note and note.tried) == (S.READY, ())
+    unfit(world)
+    world.decide_hold("flow", HoldChoice.FAIL)
+    assert world.state("flow") is S.FAILED
+
+
+def test_in_a_run_that_stops_code_that_does_not_fit_cancels_the_flow() -> None:
+    world = World(work("flow", growth=Flow(max=5)), work("beside"), on_failure=OnFailure.ABORT)
+    suspend(world, called())
+    world.finish("flow[0]")
+    world.claim("flow")
+    world.cancel(compensate=True)
+    world.report("flow", Released(reason="the flow makes other calls", unfit="one"))
+    assert world.state("flow") is S.CANCELLED
+
+
+def test_only_a_flow_is_held_for_other_code() -> None:
+    world = World(work("plain"))
+    world.claim("plain")
+    with pytest.raises(Conflict, match="says nothing about that"):
+        world.report("plain", Released(reason="no", unfit="one"))

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 from tests.kernel.driver import TOKEN, World, allowing, gate, sequence, work
 
+from stepkeep.kernel.compiler import ConditionView
 from stepkeep.kernel.definition import (
     SECOND,
     Approval,
@@ -30,7 +31,6 @@ from stepkeep.kernel.machine.journal import open_entry
 from stepkeep.kernel.machine.outcomes import Completed, Failed
 from stepkeep.kernel.machine.states import Category, RunState, StepState
 from stepkeep.kernel.people.authority import Authority, Delegation, KeyUsed, Membership, MembershipKind
-from stepkeep.kernel.plan import ConditionView
 
 S = StepState
 HOUR = 3600 * SECOND

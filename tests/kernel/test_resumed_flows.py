@@ -160,7 +160,7 @@ def test_only_a_flow_is_resumed() -> None:
 
 def test_another_ready_step_may_come_first() -> None:
     """A step with a lower number is claimed first (seed 003, 1.2): only the claim query knows whether there is one."""
-    world = World(work("before"), work("flow", growth=flow().plan.steps[0].growth))
+    world = World(work("before"), work("flow", growth=flow().plan.steps[0].kind.growth))
     suspend(world, called())
     world.claim("flow[0]")
     first, second = goes_on(world, called())

@@ -15,6 +15,7 @@ from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 from tests.kernel.driver import LEASE, TOKEN, When, World, when
 
+from stepkeep.kernel.compiler import ConditionView
 from stepkeep.kernel.decide.decision import Claimer
 from stepkeep.kernel.definition import (
     SECOND,
@@ -88,7 +89,6 @@ from stepkeep.kernel.machine.outcomes import (
 from stepkeep.kernel.machine.rows import Step
 from stepkeep.kernel.machine.states import RUN_TERMINAL, Category, ErrorClass, OnFailure, RunState, StepState
 from stepkeep.kernel.people.authority import Authority, Delegation, Membership, MembershipKind
-from stepkeep.kernel.plan import ConditionView
 
 S = StepState
 HOLDING = (OnExhausted.HOLD, OnExhausted.HOLD, OnExhausted.HOLD_REQUIRED)
@@ -603,7 +603,7 @@ def _serve(world: World, row: Step, turn: int) -> Event | None:
         who["actor"] = f"home{turn}"
         world.people[who["actor"]] = authority(who["actor"])
         return CompletionSignalled(no=row.no, token=row.note.token or "", outcome=ManualOutcome.SUCCEEDED, **who)
-    if row.state is S.AWAITING_EVENT and world.plan.at(row.no).sleeps:
+    if row.state is S.AWAITING_EVENT and world.plan.at(row.no).kind.sleeps:
         world.now = max(world.now, row.due_at or 0)
         return TimeCame(no=row.no, **who)
     if row.state is S.AWAITING_EVENT:

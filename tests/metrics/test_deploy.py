@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 
 import stepkeep as sk
-from stepkeep.metrics.names import METRICS
+from stepkeep.metrics.families import METRICS
 from tests.api.stage import handlers, on
 from tests.databases import migrated_file
 from tests.metrics.scrape import Scrape

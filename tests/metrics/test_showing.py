@@ -12,7 +12,7 @@ import httpx2
 import pytest
 
 from stepkeep.api.access import ROUTES
-from stepkeep.metrics.names import METRICS
+from stepkeep.metrics.families import METRICS
 from tests.api.stage import HELLO, TENANT, on, told
 from tests.databases import migrated_file
 from tests.metrics.scrape import Scrape

@@ -282,7 +282,7 @@ def _a_hook_does_not_wait_for_the_rollback(patch: Patch) -> None:
 
     def begin(draft: Draft, hook: Step, of: int | None = None) -> None:
         real(draft, hook, of)
-        if draft.planned(hook).undoes_child:
+        if draft.planned(hook).kind.undoes_child:
             waiting = draft.move(draft.step(hook.no), StepTrigger.CHILDREN_SUCCEEDED)
             draft.move(waiting, StepTrigger.RULES_PASSED)
             note = hook.note
@@ -331,7 +331,7 @@ def _added_steps_begin_at_once(patch: Patch) -> None:
 
 
 def _added_failures_are_borne(patch: Patch) -> None:
-    patch.setattr(elements, "_is_borne", lambda draft, element: True)
+    patch.setattr(elements, "_is_tolerated", lambda draft, element: True)
 
 
 ADDED = "I19 added steps are counted"

@@ -37,6 +37,8 @@ def test_no_promise_fails_in_any_state_and_an_end_is_reachable_from_each(campaig
 NOT_YET = {
     "step running children_started": "a flow as code awaits steps of its own",
     "step awaiting_children children_settled": "a flow as code is run again",
+    "step running held_unfit": "a flow as code holds",
+    "step awaiting_approval code_changed": "a flow as code has other code",
 }
 """Arrows that nothing produces yet, and what will."""
 

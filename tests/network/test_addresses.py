@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from stepkeep.kernel.errors import InvalidInput
-from stepkeep.network.addresses import is_public
-from stepkeep.network.allowing import AllowList, parse_entry
+from stepkeep.network.allowing import AllowList, is_public, parse_entry
 from stepkeep.network.guard import Reach
 
 

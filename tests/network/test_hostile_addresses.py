@@ -22,7 +22,7 @@ from stepkeep.network import failures
 from stepkeep.network.allowing import AllowList
 from stepkeep.network.client import Client
 from stepkeep.network.guard import Guard, Reach
-from stepkeep.sinks import run_webhook, webhook
+from stepkeep.sinks import webhook
 from stepkeep.sinks.interface import SinkContext, SinkFailed, SinkKind
 from stepkeep.worker.executors.http import HttpPolicy
 from stepkeep.worker.settings import Settings
@@ -116,8 +116,8 @@ def test_no_http_step_reaches_the_canary(canary: Canary) -> None:
 
 
 SINKS: dict[str, tuple[SinkKind[Any], dict[str, Any]]] = {
-    "webhook": (webhook.KIND, {"secrets": ("HOOK",)}),
-    "webhook of a run": (run_webhook.KIND, {}),
+    "webhook": (webhook.WEBHOOK, {"secrets": ("HOOK",)}),
+    "webhook of a run": (webhook.RUN_WEBHOOK, {}),
 }
 
 

@@ -55,6 +55,13 @@ def test_the_newest_runs_are_told_in_numbers(database_url: str) -> None:
         ("good", "one", 1),
         ("bad", "one", 1),
     }
+    assert [(one["workflow"], one["runs"], one["succeeded"], one["failed"]) for one in told["workflows"]] == [
+        ("good", 2, 1, 0),
+        ("bad", 1, 0, 1),
+    ]
+    for one in told["workflows"]:
+        assert (sum(one["started"]), sum(one["failed_in"])) == (one["runs"], one["failed"])
+        assert 0 < one["p50_seconds"] <= one["p95_seconds"]
     assert [one["ready"] for one in told["backlog"]] == [1]
     assert told["backlog"][0]["oldest_seconds"] >= 0
     assert {one["workflow"] for one in told["newest_ends"]} == {"good", "bad"}
@@ -75,6 +82,13 @@ def test_a_system_without_runs_has_statistics_too(database_url: str) -> None:
         "max_seconds": None,
     }
     assert told["slowest_steps"] == told["backlog"] == told["newest_ends"] == []
+
+
+def test_slow_steps_come_from_all_of_the_window() -> None:
+    ids = [str(number) for number in range(2_500)]
+    chosen = statistics.spread_out(ids, 1_000)
+    assert (chosen[0], chosen[1], chosen[-1], len(chosen)) == ("0", "3", "2499", 834)
+    assert statistics.spread_out(ids[:7], 1_000) == ids[:7]
 
 
 def test_a_run_belongs_to_the_span_in_which_it_was_created() -> None:

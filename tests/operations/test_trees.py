@@ -325,10 +325,10 @@ def test_a_denial_without_a_spent_budget_is_found_in_the_log_of_the_run_alone(fo
     verdict = {"effect": "deny", "rule": "budget:usd", "by": "parent", "run": "r", "spent": 4.0, "limit": 3.0}
     contract = read_contract(encode_definition(flow("leaf", task("a", 0))))
     assert isinstance(contract, Contract)
-    place = contract.places[0]
-    assert list(policies._rule(place, verdict)) == []
-    [(_, said)] = policies._rule(place, verdict | forged)
-    assert "were spent" in said
+    about = contract.places[0].concerned(None)
+    assert list(policies.check_verdict("denied", "pending", about, verdict)) == []
+    [(_, said)] = policies.check_verdict("denied", "pending", about, verdict | forged)
+    assert "only a spent budget" in said
 
 
 async def test_no_element_starts_a_child_once_the_budget_is_spent(database_url: str) -> None:

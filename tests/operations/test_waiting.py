@@ -71,6 +71,48 @@ async def test_a_hint_ends_the_wait_without_another_look(database_url: str) -> N
         stop()
 
 
+@asynccontextmanager
+async def an_engine_told_of_all(url: str) -> AsyncIterator[AsyncEngine]:
+    """An engine that listens, and polls for notifications alone."""
+    async with AsyncEngine(url) as engine:
+        await engine.wait((await engine.start(signed())).run_id, until_blocked=True)
+        async with asyncio.timeout(30):
+            while not engine.store.notifier.is_connected:  # noqa: ASYNC110 - a notifier tells nobody when it begins to hear
+                await asyncio.sleep(0.01)
+        engine._waiting.pauses = engine._waiting.rare_pauses = (NEVER, NEVER)
+        yield engine
+
+
+async def test_a_run_that_was_created_here_is_not_read_before_its_hint(database_url: str) -> None:
+    async with an_engine_told_of_all(database_url) as engine:
+        states, outputs = results_of(engine.store, "read_states"), results_of(engine.store, "read_outputs")
+        run_id = (await engine.start(greeting())).run_id
+        waited = asyncio.create_task(engine.wait(run_id))
+        async with asyncio.timeout(30):
+            await engine.wait((await engine.start(signed())).run_id, until_blocked=True)
+            assert len(states) > 0
+            assert not any((engine.tenant, run_id) in found for found in states)
+            async with a_worker_elsewhere(database_url):
+                assert (await waited).output == "hello"
+        assert outputs == []
+
+
+async def test_a_run_that_ended_before_anybody_waited_is_found_at_once(database_url: str) -> None:
+    async with an_engine_told_of_all(database_url) as engine, a_worker_elsewhere(database_url):
+        run_id = (await engine.start(greeting())).run_id
+        async with asyncio.timeout(30):
+            while run_id in engine._waiting._created:  # noqa: ASYNC110 - until its hint has come
+                await asyncio.sleep(0.01)
+            assert (await engine.wait(run_id)).state == "succeeded"
+
+
+async def test_a_run_that_is_blocked_from_its_creation_on_is_read_without_a_hint(database_url: str) -> None:
+    async with an_engine_told_of_all(database_url) as engine:
+        async with asyncio.timeout(30):
+            result = await engine.wait((await engine.start(signed())).run_id, until_blocked=True)
+        assert result.state == "blocked"
+
+
 async def test_a_run_whose_hint_is_lost_is_found_all_the_same(
     database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -134,9 +176,9 @@ async def test_many_who_wait_look_together(database_url: str, monkeypatch: pytes
         looks: list[int] = []
         real = engine.store.read_states
 
-        async def counted(keys: Any) -> Any:
+        async def counted(keys: Any, results: Any) -> Any:
             looks.append(len(keys))
-            return await real(keys)
+            return await real(keys, results)
 
         monkeypatch.setattr(engine.store, "read_states", counted)
         waits = [asyncio.create_task(engine.wait(run_id, until_blocked=True)) for run_id in started * 2]

@@ -84,6 +84,11 @@ async def test_an_agent_starts_watches_explains_and_cancels_over_a_service(tmp_p
             assert (await call(client, "cancel_run", run_id=first["run_id"]))["state"] == "cancelled"
             listed = await call(client, "list_runs", state=["cancelled"], limit=5)
             assert [one["id"] for one in listed["runs"]] == [first["run_id"]]
+            asked = {"run_id": first["run_id"], "idempotency_key": "r-1"}
+            retried = [(await call(client, "retry_run", **asked))["run_id"] for _ in range(2)]
+            assert retried[0] == retried[1] != first["run_id"]
+            assert (await call(client, "pause_run", run_id=retried[0], reason="look first"))["state"] == "paused"
+            assert (await call(client, "resume_run", run_id=retried[0]))["state"] != "paused"
             # Inputs are validated, and refusals are told by their code.
             assert "run_id" in await refused(client, "show_run", run_id="short")
             assert "limit" in await refused(client, "list_runs", limit=5000)

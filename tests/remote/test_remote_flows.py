@@ -18,8 +18,10 @@ from stepkeep.kernel.machine.rows import OutboxEntry
 from stepkeep.operations.remote.recorded_calls import PAGE_BYTES
 from stepkeep.worker.settings import Settings
 from tests.api.stage import TENANT, Stage, on, told
+from tests.operations import test_flow_versions as flow_versions
 from tests.remote import flows
 from tests.remote.test_remote_worker import Plain, ended, start, working
+from tests.workbench import eventually
 
 Act = Callable[[Stage, str, httpx2.AsyncClient], Awaitable[None]]
 
@@ -322,3 +324,33 @@ async def test_a_plain_worker_drives_a_flow_and_reads_its_calls_in_pages(databas
         [reply] = (await plain.report(third, {"kind": "completed", "output": "done"}))["replies"]
         assert reply["state"] == "succeeded"
         await judged(client, run)
+
+
+async def test_remote_workers_keep_versions_apart_and_code_that_does_not_fit_harms_no_run(database_url: str) -> None:
+    old, new = flow_versions.code((flow_versions.one, 1)), flow_versions.code((flow_versions.two, 2))
+    wrong = flow_versions.code((flow_versions.unlike, 1))
+    async with on(database_url) as stage, stage.serving(await stage.key()) as client:
+        url, key = str(client.base_url), await stage.key("work", owner="bob")
+        await stage.publish(flow_versions.workflow(old, 1), flow_versions.workflow(new, 2))
+        run_id = await start(client, "g", {}, version=1)
+        async with working(url, key, new), working(url, key, old):
+            later = await start(client, "g", {}, version=2)
+            for one in (run_id, later):
+                await client.get(f"/runs/{one}/result", params={"wait": 20, "until_blocked": True})
+        async with working(url, key, wrong):
+            sent = await client.post(f"/runs/{run_id}/messages", json={"name": "go", "payload": "on"})
+            assert sent.status_code < 300, sent.text
+
+            async def holds() -> bool:
+                return bool((await client.get(f"/runs/{run_id}")).json()["steps"][0]["state"] == "awaiting_approval")
+
+            await eventually(holds)
+        async with working(url, key, old), working(url, key, new):
+            await client.post(f"/runs/{later}/messages", json={"name": "go", "payload": "on"})
+            found = [(await client.get(f"/runs/{one}/result", params={"wait": 20})).json() for one in (run_id, later)]
+        assert [(one["state"], one["output"]) for one in found] == [
+            ("succeeded", [1, 2, "on"]),
+            ("succeeded", [2, 2, 3, "on"]),
+        ]
+        for one in (run_id, later):
+            await judged(client, one)

@@ -131,8 +131,8 @@ class Plain:
         return found
 
 
-async def start(client: httpx2.AsyncClient, workflow: str, body: Any = None) -> str:
-    made = await client.post("/runs", json={"workflow": workflow, "input": body})
+async def start(client: httpx2.AsyncClient, workflow: str, body: Any = None, **more: Any) -> str:
+    made = await client.post("/runs", json={"workflow": workflow, "input": body, **more})
     assert made.status_code == 201, made.text
     return str(made.json()["run_id"])
 

@@ -382,7 +382,7 @@ spec:
 
 
 def test_a_block_by_an_agent_is_no_verdict_of_a_rule(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """`policy replay` and the verifier of evidence packs ask rules again, and no rule has said it."""
+    """`policies replay` and the verifier of evidence packs ask rules again, and no rule has said it."""
 
     def stepkeep(*words: str) -> dict[str, Any]:
         assert main([*words, "--db", f"sqlite:///{tmp_path}/db", "--json"]) in (0, 4)
@@ -395,7 +395,7 @@ def test_a_block_by_an_agent_is_no_verdict_of_a_rule(tmp_path: Path, capsys: pyt
     run = stepkeep("run", str(tmp_path / "blocked.yaml"), "--as", "ioa", "--app", app)["run"]["id"]
     stepkeep("approve", run, "a", "--by", "ann")
     assert stepkeep("run", "--resume", run, "--app", app)["run"]["state"] == "succeeded"
-    stepkeep("policy", "replay", run)
+    stepkeep("policies", "replay", run)
     stepkeep("evidence", run, "--output", str(tmp_path / "pack.zip"))
     stepkeep("evidence", "--verify", str(tmp_path / "pack.zip"))
 

@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from stepkeep.kernel.errors import InvalidInput
-from stepkeep.sinks import event, interface, pattern, registry
+from stepkeep.sinks import event, interface, registry
 from stepkeep.sinks.event import OutgoingEvent, Source
 from stepkeep.sinks.interface import SinkContext, SinkFailed
 
@@ -31,7 +31,7 @@ PAID = OutgoingEvent(
 )
 
 
-@pytest.mark.parametrize("module", [event, pattern, interface])
+@pytest.mark.parametrize("module", [event, interface])
 def test_the_examples_hold(module: object) -> None:
     assert doctest.testmod(module).failed == 0  # type: ignore[arg-type]
 
@@ -54,18 +54,18 @@ def test_the_envelope_is_a_cloud_event_with_a_stable_id_and_the_correlation() ->
     [(["order.*"], "order."), (["order.*", "mail.*"], ""), (["a", "ab"], "a"), (["*"], ""), (["x.y"], "x.y")],
 )
 def test_the_prefix_never_leaves_out_what_a_pattern_matches(patterns: list[str], prefix: str) -> None:
-    assert pattern.prefix_of(patterns) == prefix
+    assert event.prefix_of(patterns) == prefix
     for name in ("order.paid", "mail.sent", "a", "ab", "x.y", "x.yz"):
-        assert not pattern.matches(patterns, name) or name.startswith(prefix)
+        assert not event.matches(patterns, name) or name.startswith(prefix)
 
 
 def test_a_pattern_is_text_and_at_least_one() -> None:
     for bad in ([], [3], [""], ["a\nb"], ["x" * 201]):
         with pytest.raises(InvalidInput):
-            pattern.check_patterns(bad)
+            event.check_patterns(bad)
     with pytest.raises(InvalidInput, match="at most 50"):
-        pattern.check_patterns(f"a{n}" for n in range(51))
-    assert pattern.check_patterns(["b", "a", "b"]) == ("a", "b")
+        event.check_patterns(f"a{n}" for n in range(51))
+    assert event.check_patterns(["b", "a", "b"]) == ("a", "b")
 
 
 def test_a_kind_refuses_unknown_kinds_and_options_by_name() -> None:

@@ -261,6 +261,7 @@ async def _signatures(bench: Bench) -> None:
     """The heads of finished runs are found, signed and read."""
     for _ in range(AGAIN):
         assert await bench.store.find_oldest_live(TENANT)
+        assert await bench.store.find_unfit(TENANT, FIRST_ID, 1) == []
         [found] = await bench.store.find_unsigned(TENANT, "k" * 16, FIRST_ID, 1)
         kept = SignedHead(
             tenant=TENANT,
@@ -555,7 +556,8 @@ async def _looks(bench: Bench, runs: list[str]) -> None:
     await store.sample_live(TENANT, share=1, limit=1_000)
     await store.sample_recent(TENANT, after=FIRST_ID, share=1, limit=100)
     assert await store.read_recent_runs(TENANT, after=FIRST_ID, limit=1_000)
-    assert await store.read_recent_attempts(TENANT, after=FIRST_ID, looked_at=1_000, runs=50, limit=500)
+    assert await store.read_recent_attempts(TENANT, [run], limit=500)
+    await store.read_failures(TENANT, after=FIRST_ID, limit=500)
     assert await store.read_backlog([queue for queue, _ in await store.list_queues(TENANT)], 1_000)
     await store.read_states([(TENANT, run)])
     await store.list_definitions(TENANT)

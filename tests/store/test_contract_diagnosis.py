@@ -1,14 +1,14 @@
 """What diagnosis reads and writes: reports of workers, evidence of attempts, counts and backlogs, each bounded."""
 
 from msgspec.structs import replace
-from tests.store.values import SECOND, TENANT, a_run, a_step, a_worker, an_entry, new_run, run_id, save
+from tests.store.values import SECOND, TENANT, a_run, a_step, a_worker, an_entry, new_run, run_id, save, settled
 
 from stepkeep.kernel.decide.draft import HELD_BACK
-from stepkeep.kernel.machine.rows import Attempt
+from stepkeep.kernel.machine.rows import Attempt, Called, Note
 from stepkeep.kernel.machine.states import AttemptState, Category, RunState, StepState, StopCause, WorkerState
 from stepkeep.store.change import Write
 from stepkeep.store.protocol import Store
-from stepkeep.store.records import FIRST_ID, Backlog, Evidence, RecentAttempt, RecentRun
+from stepkeep.store.records import FIRST_ID, Backlog, Evidence, RecentAttempt, RecentFailure, RecentRun
 
 
 async def test_a_worker_replaces_its_report_and_only_its_own(store: Store) -> None:
@@ -163,11 +163,38 @@ async def test_the_newest_runs_and_their_attempts_are_read_up_to_a_limit(store: 
     assert await store.read_recent_runs(TENANT, after=run_id(2), limit=10) == found[:1]
     assert await store.read_recent_runs(TENANT, after=FIRST_ID, limit=2) == found[:2]
     assert await store.read_recent_runs("other", after=FIRST_ID, limit=2) == []
-    taken = await store.read_recent_attempts(TENANT, after=FIRST_ID, looked_at=10, runs=10, limit=10)
-    assert taken == [RecentAttempt(run_id(number), 1, no, number + no) for number in (2, 1) for no in (0, 1)], (
-        "a live run's attempts are not read"
-    )
-    for bound in ({"looked_at": 2, "runs": 10, "limit": 10}, {"looked_at": 10, "runs": 1, "limit": 10}):
-        assert await store.read_recent_attempts(TENANT, after=FIRST_ID, **bound) == taken[:2]
-    assert await store.read_recent_attempts(TENANT, after=FIRST_ID, looked_at=10, runs=10, limit=3) == taken[:3]
-    assert await store.read_recent_attempts("other", after=FIRST_ID, looked_at=10, runs=10, limit=3) == []
+    ids = [run_id(number) for number in runs]
+    taken = await store.read_recent_attempts(TENANT, ids, limit=10)
+    assert taken == [
+        RecentAttempt(run_id(number), no, AttemptState.SUCCEEDED, number + no) for number in (3, 2, 1) for no in (0, 1)
+    ]
+    assert await store.read_recent_attempts(TENANT, ids[:1], limit=10) == taken[4:]
+    assert await store.read_recent_attempts(TENANT, ids, limit=3) == taken[:3]
+    assert await store.read_recent_attempts(TENANT, [], limit=3) == []
+    assert await store.read_recent_attempts("other", ids, limit=3) == []
+
+
+async def test_failures_are_read_with_the_step_that_failed_first(store: Store) -> None:
+    ended = {"ended_at": 9, "open": 0, "moving": 0, "due_at": None}
+    failure = {"state": RunState.FAILED, "cause": StopCause.FAILURE, "category": Category.AUTH, "error": "stopped"}
+    runs = {
+        1: replace(a_run(1, **failure), **ended),
+        2: replace(a_run(2, state=RunState.FAILED, cause=StopCause.TIMEOUT, error="too late"), **ended),
+        3: replace(a_run(3, state=RunState.CANCELLED, cause=StopCause.CANCEL, error="not wanted"), **ended),
+        4: a_run(4, state=RunState.RUNNING),
+    }
+    failed = [
+        replace(settled(a_step(1, no), StepState.FAILED), settled=place, category=Category.EXTERNAL, error=text)
+        for no, place, text in ((1, 7 << 20, "second"), (2, 6 << 20, "first"))
+    ]
+    failed[1] = replace(failed[1], note=Note(call=Called(kind="step", name="think", digest="", arguments="", step="")))
+    for number, run in runs.items():
+        await save(store, new_run(number, failed if number == 1 else (), run=run))
+    found = await store.read_failures(TENANT, after=FIRST_ID, limit=10)
+    assert found == [
+        RecentFailure(run_id(2), 1, RunState.FAILED, None, None, None, "too late", 9),
+        RecentFailure(run_id(1), 1, RunState.FAILED, 2, "think", Category.EXTERNAL, "first", 9),
+    ]
+    assert await store.read_failures(TENANT, after=run_id(1), limit=10) == found[:1]
+    assert await store.read_failures(TENANT, after=FIRST_ID, limit=1) == found[:1]
+    assert await store.read_failures("other", after=FIRST_ID, limit=10) == []

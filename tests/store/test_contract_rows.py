@@ -306,6 +306,12 @@ async def test_an_output_comes_from_the_note_or_from_the_attempt_that_counts(sto
     assert loaded.outputs == {key(1): expected}
     keys = [(*key(1), no) for no in (*expected, 77)]
     assert await store.read_outputs(keys) == {(*key(1), no): expected.get(no) for no in (*expected, 77)}
+    results = {key(1): (*expected, 77)}
+    assert (await store.read_states([key(1)], results))[key(1)].outputs == {}
+    change, entry = finished(a_run(1))
+    await store.change([want(1)], writes(Write(runs=[change], entries=[entry])))
+    assert (await store.read_states([key(1)], results))[key(1)].outputs == expected
+    assert (await store.read_states([key(1)]))[key(1)].outputs == {}
 
 
 async def test_runs_are_listed_newest_first_in_pages_and_by_filter(store: Store) -> None:

@@ -128,6 +128,10 @@ interface Entered { state: string; at: string | null; }
 
 interface EntryView { run_id: string; seq: number; at: string; hash: string; lines: (Record<string, any>)[]; body?: string; }
 
+interface ErrorGroup { workflow: string | null; step: string | null; category: string | null; message: string; term: string; runs: number; versions: (number)[]; first_at: string | null; last_at: string | null; newest_run: string; spans: (number)[]; }
+
+interface ErrorList { at: string | null; since: string | null; looked_at: number; is_complete: boolean; errors: (ErrorGroup)[]; }
+
 interface EvidenceRequest { evidence: (OneEvidence)[]; }
 
 interface ExplanationView { subject: string; state: string; stuck: boolean; causes: (CauseView)[]; continues?: Continues | null; continued_by?: (string)[]; }
@@ -170,7 +174,7 @@ interface JobRuns { runs: (JobRunView)[]; next: string | null; }
 
 type JobState = "done" | "running" | "stopped";
 
-interface JobView { job?: string; action: "backfill" | "cancel" | "migrate" | "pause" | "rerun" | "resume"; dry_run?: boolean; backfill?: string; trigger?: string; state?: JobState; where?: Record<string, any>; compensate?: boolean; reason?: string; workflow?: string; to?: number; of?: number | null; since?: string | null; until?: string | null; reached?: string | null; at_once?: number; started?: number; fired_before?: number; runs?: number; first?: (string)[]; waiting?: number; done?: number; unchanged?: number; refused?: number; created_at?: string | null; created_by?: string; ended_at?: string | null; created?: boolean; }
+interface JobView { job?: string; action: "backfill" | "cancel" | "migrate" | "pause" | "rerun" | "resume"; dry_run?: boolean; backfill?: string; trigger?: string; state?: JobState; where?: Record<string, any>; compensate?: boolean; unfinished?: boolean; reason?: string; workflow?: string; to?: number; of?: number | null; since?: string | null; until?: string | null; reached?: string | null; at_once?: number; started?: number; fired_before?: number; runs?: number; first?: (string)[]; waiting?: number; done?: number; unchanged?: number; refused?: number; created_at?: string | null; created_by?: string; ended_at?: string | null; created?: boolean; }
 
 interface Journal { run_id: string; entries: (EntryView)[]; next: string | null; }
 
@@ -444,13 +448,13 @@ interface Slot { scope: "tenant" | "workflow"; workflow: string | null; most: nu
 
 interface SlotList { slots: (Slot)[]; }
 
-interface SlowStep { workflow: string; version: number; step: string; attempts: number; mean_seconds: number; max_seconds: number; run_id: string; }
+interface SlowStep { workflow: string; version: number; step: string; attempts: number; failed: number; mean_seconds: number; max_seconds: number; run_id: string; }
 
 interface Span { at: string | null; succeeded: number; failed: number; other: number; }
 
 interface Started { run_id: string; created: boolean; }
 
-interface Statistics { at: string | null; since: string | null; runs: SampledRuns; throughput: (Span)[]; durations: Durations; failures: SampledFailures; backlog: (OpenWork)[]; slowest_steps: (SlowStep)[]; newest_ends: (EndedRun)[]; }
+interface Statistics { at: string | null; since: string | null; runs: SampledRuns; throughput: (Span)[]; durations: Durations; failures: SampledFailures; workflows: (WorkflowNumbers)[]; backlog: (OpenWork)[]; slowest_steps: (SlowStep)[]; newest_ends: (EndedRun)[]; }
 
 interface StatisticsView { statistics: Statistics; }
 
@@ -562,6 +566,8 @@ type WorkerState = "busy" | "draining" | "idle" | "initializing" | "shutdown" | 
 
 interface WorkerView { id: string; state: WorkerState; silent: boolean; incarnation: number; capacity: number; held: number | null; free: number | null; usage: (Usage)[]; capabilities: (string)[]; queues: (string)[] | null; handlers: (string)[]; kinds: (string)[]; misfits: (string)[]; only_run: string | null; host: string | null; pid: number | null; version: string | null; started_at: string | null; heard_at: string | null; }
 
+interface WorkflowNumbers { workflow: string; runs: number; succeeded: number; failed: number; p50_seconds: number | null; p95_seconds: number | null; newest_at: string | null; started: (number)[]; failed_in: (number)[]; }
+
 type Get<A extends string> =
 	A extends `/as/run/runs/${string}/cost` ? RunCost :
 	A extends `/as/run/runs/${string}/events` ? any :
@@ -610,6 +616,7 @@ type Get<A extends string> =
 	A extends "/approvals" ? ApprovalList :
 	A extends "/audit" ? AuditPage :
 	A extends "/delegations" ? DelegationList :
+	A extends "/errors" ? ErrorList :
 	A extends "/explain" ? ExplanationView :
 	A extends "/healthz" ? Health :
 	A extends "/history" ? History :
@@ -727,6 +734,174 @@ type Post<A extends string> =
 	A extends "/triggers" ? TriggerView :
 	A extends "/users" ? UserView :
 	A extends "/workflows" ? Published :
+	any;
+
+type Query<A extends string> =
+	A extends `/as/run/runs/${string}/cost` ? {  } :
+	A extends `/as/run/runs/${string}/events` ? { since_id?: string | null | false; } :
+	A extends `/as/run/runs/${string}/steps` ? {  } :
+	A extends `/runs/${string}/steps/${string}/attempts` ? {  } :
+	A extends `/as/run/runs/${string}` ? {  } :
+	A extends `/work/workers/${string}/notices` ? {  } :
+	A extends `/runs/${string}/outbox/${string}` ? {  } :
+	A extends `/runs/${string}/steps/${string}` ? {  } :
+	A extends `/workflows/${string}/versions/${string}` ? {  } :
+	A extends `/jobs/${string}/runs` ? { cursor?: string | null | false; limit?: number | string | null | false; } :
+	A extends `/runs/${string}/certificate` ? {  } :
+	A extends `/runs/${string}/compare` ? { other?: string | null | false; } :
+	A extends `/runs/${string}/cost` ? {  } :
+	A extends `/runs/${string}/evidence` ? { payloads?: boolean | "true" | "false" | null | false; } :
+	A extends `/runs/${string}/explain` ? { step?: string | null | false; } :
+	A extends `/runs/${string}/journal` ? { after?: number | string | null | false; limit?: number | string | null | false; raw?: boolean | "true" | "false" | null | false; as?: string | null | false; } :
+	A extends `/runs/${string}/log` ? { as?: string | null | false; } :
+	A extends `/runs/${string}/past` ? { seq?: number | string | null | false; time?: string | null | false; } :
+	A extends `/runs/${string}/policy` ? {  } :
+	A extends `/runs/${string}/result` ? { wait?: number | string | null | false; until_blocked?: boolean | "true" | "false" | null | false; } :
+	A extends `/runs/${string}/rollback` ? {  } :
+	A extends `/runs/${string}/steps` ? { as?: string | null | false; } :
+	A extends `/runs/${string}/stream` ? { as?: string | null | false; } :
+	A extends `/tenants/${string}/quotas` ? {  } :
+	A extends `/tenants/${string}/signing` ? {  } :
+	A extends `/triggers/${string}/next` ? { limit?: number | string | null | false; after?: string | null | false; } :
+	A extends `/work/definitions/${string}` ? {  } :
+	A extends `/workflows/${string}/compare` ? { old?: number | string | null | false; new?: number | string | null | false; live?: boolean | "true" | "false" | null | false; } :
+	A extends `/workflows/${string}/simulation` ? { version?: number | string | null | false; } :
+	A extends `/workflows/${string}/unserved` ? { version?: number | string | null | false; } :
+	A extends "/oidc/callback" ? { code?: string | null | false; state?: string | null | false; error?: string | null | false; error_description?: string | null | false; iss?: string | null | false; session_state?: string | null | false; } :
+	A extends "/oidc/login" ? {  } :
+	A extends "/outbox/history" ? { limit?: number | string | null | false; } :
+	A extends "/outbox/status" ? {  } :
+	A extends "/work/network" ? {  } :
+	A extends "/work/queues" ? {  } :
+	A extends `/jobs/${string}` ? {  } :
+	A extends `/policies/${string}` ? {  } :
+	A extends `/runs/${string}` ? { as?: string | null | false; } :
+	A extends `/schemas/${string}` ? {  } :
+	A extends `/triggers/${string}` ? { firings?: number | string | null | false; } :
+	A extends `/users/${string}` ? {  } :
+	A extends `/workflows/${string}` ? {  } :
+	A extends "/api-keys" ? { owner?: string | null | false; cursor?: string | null | false; limit?: number | string | null | false; } :
+	A extends "/approvals" ? { mine?: boolean | "true" | "false" | null | false; late?: boolean | "true" | "false" | null | false; cursor?: string | null | false; limit?: number | string | null | false; by?: string | null | false; } :
+	A extends "/audit" ? { actor?: string | null | false; target?: string | null | false; operation?: string | null | false; outcome?: "done" | "failed" | "refused" | null | false; key?: string | null | false; since?: string | null | false; until?: string | null | false; cursor?: string | null | false; limit?: number | string | null | false; } :
+	A extends "/delegations" ? { cursor?: string | null | false; limit?: number | string | null | false; } :
+	A extends "/errors" ? { window?: string | null | false; workflow?: string | null | false; } :
+	A extends "/explain" ? { what: string | null | false; step?: string | null | false; } :
+	A extends "/healthz" ? {  } :
+	A extends "/history" ? { name?: string | null | false; after?: number | string | null | false; limit?: number | string | null | false; } :
+	A extends "/hooks" ? { cursor?: string | null | false; limit?: number | string | null | false; } :
+	A extends "/jobs" ? { cursor?: string | null | false; limit?: number | string | null | false; } :
+	A extends "/mailbox" ? { business_key?: string | null | false; limit?: number | string | null | false; } :
+	A extends "/metrics" ? {  } :
+	A extends "/network" ? { history?: boolean | "true" | "false" | null | false; } :
+	A extends "/openapi.json" ? {  } :
+	A extends "/outbox" ? { state?: "dead" | "ready" | "sending" | null | false; sink?: string | null | false; run_id?: string | null | false; cursor?: string | null | false; limit?: number | string | null | false; } :
+	A extends "/pauses" ? {  } :
+	A extends "/policies" ? { cursor?: string | null | false; limit?: number | string | null | false; } :
+	A extends "/quarantine" ? { history?: boolean | "true" | "false" | null | false; } :
+	A extends "/readyz" ? {  } :
+	A extends "/resources" ? {  } :
+	A extends "/runs" ? { state?: (RunState)[] | null | false; workflow?: string | null | false; business_key?: string | null | false; correlation_id?: string | null | false; label?: (string)[] | null | false; since?: string | null | false; until?: string | null | false; error?: string | null | false; text?: string | null | false; cursor?: string | null | false; limit?: number | string | null | false; as?: string | null | false; } :
+	A extends "/schemas" ? { cursor?: string | null | false; limit?: number | string | null | false; } :
+	A extends "/session" ? {  } :
+	A extends "/sinks" ? { cursor?: string | null | false; limit?: number | string | null | false; } :
+	A extends "/slots" ? {  } :
+	A extends "/statistics" ? { window?: string | null | false; } :
+	A extends "/status" ? { window?: string | null | false; } :
+	A extends "/stream" ? {  } :
+	A extends "/tenants" ? {  } :
+	A extends "/triggers" ? { cursor?: string | null | false; limit?: number | string | null | false; } :
+	A extends "/users" ? { cursor?: string | null | false; limit?: number | string | null | false; } :
+	A extends "/version" ? {  } :
+	A extends "/workers" ? { live?: boolean | "true" | "false" | null | false; cursor?: string | null | false; limit?: number | string | null | false; } :
+	A extends "/workflows" ? { name?: string | null | false; cursor?: string | null | false; limit?: number | string | null | false; } :
+	any;
+
+type Body<A extends string> =
+	A extends `/as/run/runs/${string}/approve` ? {} :
+	A extends `/as/run/runs/${string}/cancel` ? {} :
+	A extends `/runs/${string}/outbox/${string}/drop` ? { event: string; reason: string; by?: string | null; } :
+	A extends `/runs/${string}/steps/${string}/complete` ? Completion | ManualSignal :
+	A extends `/runs/${string}/steps/${string}/decide` ? { choice: "complete" | "fail" | "retry" | "skip"; reason?: string; output?: any; by?: string | null; } :
+	A extends `/runs/${string}/steps/${string}/token` ? { reason: string; by?: string | null; } :
+	A extends `/triggers/${string}/backfills/${string}/stop` ? { by?: string | null; } | null :
+	A extends `/workflows/${string}/versions/${string}/restore` ? { by?: string | null; } | null :
+	A extends `/workflows/${string}/versions/${string}/withdraw` ? { reason: string; by?: string | null; } :
+	A extends `/work/workers/${string}/calls` ? CallsRequest :
+	A extends `/work/workers/${string}/checkpoint` ? CheckpointRequest :
+	A extends `/work/workers/${string}/claim` ? ClaimRequest :
+	A extends `/work/workers/${string}/drain` ? {} :
+	A extends `/work/workers/${string}/evidence` ? EvidenceRequest :
+	A extends `/work/workers/${string}/heartbeat` ? Heartbeat | null :
+	A extends `/work/workers/${string}/inputs` ? InputsRequest :
+	A extends `/work/workers/${string}/renew` ? RenewRequest :
+	A extends `/work/workers/${string}/report` ? ReportRequest :
+	A extends "/as/run/runs" ? NewTemplateRun | null :
+	A extends "/pauses/queue/resume" ? { queue: string; by?: string | null; } :
+	A extends "/pauses/tenant/resume" ? { by?: string | null; } | null :
+	A extends "/pauses/workflow/resume" ? { workflow: string; by?: string | null; } :
+	A extends `/api-keys/${string}/rotate` ? { overlap?: string; by?: string | null; } | null :
+	A extends `/hooks/${string}/test` ? { headers: Record<string, string>; body: string; } :
+	A extends `/jobs/${string}/stop` ? { by?: string | null; } | null :
+	A extends `/migrations/${string}/preview` ? { to: number; of?: number | null; by?: string | null; } :
+	A extends `/runs/${string}/approve` ? { step?: string | null; comment?: string; evidence?: (string)[]; for?: string | null; by?: string | null; } | null :
+	A extends `/runs/${string}/cancel` ? { compensate?: boolean; reason?: string; by?: string | null; } | null :
+	A extends `/runs/${string}/continuation-preview` ? { how: "fork" | "rerun" | "retry"; start?: string | null; input?: any; version?: number | null; by?: string | null; } :
+	A extends `/runs/${string}/escalate` ? { step?: string | null; reason: string; for?: string | null; by?: string | null; } :
+	A extends `/runs/${string}/fork` ? { start: string; input?: any; version?: number | null; by?: string | null; } :
+	A extends `/runs/${string}/freeze` ? { reason: string; by?: string | null; } :
+	A extends `/runs/${string}/messages` ? NewMessage :
+	A extends `/runs/${string}/migrate` ? { to: number; reason?: string; by?: string | null; } :
+	A extends `/runs/${string}/migration-preview` ? { to: number; by?: string | null; } :
+	A extends `/runs/${string}/notes` ? { note: string; step?: string | null; by?: string | null; } :
+	A extends `/runs/${string}/pause` ? { reason?: string; by?: string | null; } | null :
+	A extends `/runs/${string}/quarantine` ? { reason: string; by?: string | null; } :
+	A extends `/runs/${string}/reassign` ? { step: string; to?: (string)[]; fail?: boolean; reason: string; by?: string | null; } :
+	A extends `/runs/${string}/reject` ? { step?: string | null; comment?: string; evidence?: (string)[]; for?: string | null; by?: string | null; } | null :
+	A extends `/runs/${string}/release` ? { reason: string; by?: string | null; } :
+	A extends `/runs/${string}/request-changes` ? { step?: string | null; comment: string; for?: string | null; by?: string | null; } :
+	A extends `/runs/${string}/rerun` ? { input?: any; by?: string | null; } | null :
+	A extends `/runs/${string}/rerun-from` ? { start: string; input?: any; version?: number | null; by?: string | null; } :
+	A extends `/runs/${string}/resume` ? { reason?: string; by?: string | null; } | null :
+	A extends `/runs/${string}/retry` ? { version?: number | null; by?: string | null; } | null :
+	A extends `/runs/${string}/start` ? { by?: string | null; } | null :
+	A extends `/sinks/${string}/test` ? {} :
+	A extends `/triggers/${string}/backfills` ? { since: string; until: string; at_once?: number; dry_run?: boolean; by?: string | null; } :
+	A extends `/triggers/${string}/fire` ? { payload?: any; key?: string | null; by?: string | null; } | null :
+	A extends `/triggers/${string}/pause` ? { by?: string | null; } | null :
+	A extends `/triggers/${string}/resume` ? { by?: string | null; } | null :
+	A extends `/users/${string}/disable` ? { by?: string | null; } | null :
+	A extends `/users/${string}/enable` ? { by?: string | null; } | null :
+	A extends `/users/${string}/grant` ? { role?: string | null; group?: string | null; to_group?: boolean; valid_from?: string | null; valid_to?: string | null; by?: string | null; } | null :
+	A extends `/users/${string}/revoke` ? { role?: string | null; group?: string | null; from_group?: boolean; by?: string | null; } | null :
+	A extends "/delegations/end" ? { delegator: string; to: string; by?: string | null; } :
+	A extends "/outbox/redrive" ? { run_id?: string | null; sink?: string | null; reason: string; by?: string | null; } :
+	A extends "/pauses/queue" ? { queue: string; reason?: string; by?: string | null; } :
+	A extends "/pauses/tenant" ? { reason?: string; by?: string | null; } | null :
+	A extends "/pauses/workflow" ? { workflow: string; reason?: string; by?: string | null; } :
+	A extends "/policies/off" ? { by?: string | null; } | null :
+	A extends "/resources/clear" ? { resource: string; by?: string | null; } :
+	A extends "/runs/bulk" ? { action: "cancel" | "pause" | "rerun" | "resume"; where?: Where | null; runs?: (string)[] | null; compensate?: boolean; unfinished?: boolean; reason?: string; dry_run?: boolean; by?: string | null; } :
+	A extends "/session/link" ? Code :
+	A extends "/slots/clear" ? { workflow?: string | null; by?: string | null; } | null :
+	A extends "/work/workers" ? Registration :
+	A extends "/workflows/check" ? any :
+	A extends `/hooks/${string}` ? any :
+	A extends `/migrations/${string}` ? { to: number; of?: number | null; reason?: string; by?: string | null; } :
+	A extends "/api-keys" ? { owner: string; scopes: (Scope)[]; expires_at?: string | null; expires_in?: string | null; max_concurrent_runs?: number | null; max_requests_per_min?: number | null; queues?: (string)[] | null; handlers?: (string)[] | null; by?: string | null; } :
+	A extends "/delegations" ? { delegator: string; to: string; valid_from?: string | null; valid_to?: string | null; open_ended?: boolean; reason?: string; by?: string | null; } :
+	A extends "/events" ? { event: string; payload?: any; id?: string | null; correlation_id?: string | null; by?: string | null; } :
+	A extends "/hooks" ? { hook: Record<string, any>; by?: string | null; } :
+	A extends "/messages" ? KeyedMessage :
+	A extends "/policies" ? { policy: Record<string, any>; by?: string | null; } :
+	A extends "/resources" ? { resource: string; most: number; by?: string | null; } :
+	A extends "/runs" ? NewRun :
+	A extends "/session" ? SignIn :
+	A extends "/sinks" ? { name: string; kind: string; on?: (string)[]; options?: Record<string, any>; events?: ("dialect" | "emitted" | "endings" | "transitions" | "workers")[]; replace?: boolean; by?: string | null; } :
+	A extends "/slots" ? { most: number; workflow?: string | null; by?: string | null; } :
+	A extends "/tenants" ? { name: string; vouching?: "allowed" | "refused"; by?: string | null; } :
+	A extends "/triggers" ? { name: string; workflow: string; by?: string | null; trigger: Record<string, any>; } :
+	A extends "/users" ? { name: string; kind?: "service" | "user"; display?: string; by?: string | null; } :
+	A extends "/workflows" ? Record<string, any> :
 	any;
 
 }

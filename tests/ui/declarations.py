@@ -1,13 +1,14 @@
-"""Writes tests/ui/answers.d.ts, the types of what the service answers, from its OpenAPI document.
+"""Writes tests/ui/answers.d.ts, the types of what the service answers and takes, from its OpenAPI document.
 
-`get` and `post` of the pages look an address up in it, so that `tsc` finds fields that no answer has.
+`get` and `post` of the pages look an address up in it, so that `tsc` finds fields that no answer has, and parameters
+that no operation takes. `python -m tests.ui.declarations` writes the file anew.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,8 @@ from stepkeep.engine import AsyncEngine
 
 FILE = Path(__file__).parent / "answers.d.ts"
 HEAD = "// Written by tests/ui/declarations.py from the OpenAPI document.\n\n"
+AS_TEXT = {"number": "number | string", "boolean": 'boolean | "true" | "false"'}
+"""An address is text."""
 PLAIN = {"string": "string", "integer": "number", "number": "number", "boolean": "boolean", "null": "null"}
 
 
@@ -24,7 +27,9 @@ def declarations() -> str:
     document = create_app(AsyncEngine("sqlite:///unused.db")).openapi()
     schemas = document["components"]["schemas"]
     parts = [f"{_declared(name, schema)}\n\n" for name, schema in schemas.items()]
-    parts += (_addresses(method, document["paths"]) for method in ("get", "post"))
+    paths = document["paths"]
+    parts += [_addresses("Get", "get", paths, _answer), _addresses("Post", "post", paths, _answer)]
+    parts += [_addresses("Query", "get", paths, _query), _addresses("Body", "post", paths, _body)]
     return f"{HEAD}declare namespace Answers {{\n\n{''.join(parts)}}}\n"
 
 
@@ -68,19 +73,42 @@ def _type(schema: Mapping[str, Any]) -> str:
     return "any"
 
 
-def _addresses(method: str, paths: Mapping[str, Any]) -> str:
-    """A type that finds the answer of an address: the longest path first, because a parameter may have slashes."""
-    rows = "".join(f"\tA extends {_pattern(path)} ? {answer} :\n" for path, answer in _answers(method, paths))
-    return f"type {method.capitalize()}<A extends string> =\n{rows}\tany;\n\n"
+def _addresses(name: str, method: str, paths: Mapping[str, Any], type_of: Callable[[Mapping[str, Any]], str]) -> str:
+    """A type that finds what belongs to an address: the longest path first, because a parameter may have slashes."""
+    longest = sorted(paths, key=lambda path: (-path.count("/"), path.count("{"), path))
+    found = ((path, type_of(paths[path][method])) for path in longest if method in paths[path])
+    rows = "".join(f"\tA extends {_pattern(path)} ? {type_} :\n" for path, type_ in found)
+    return f"type {name}<A extends string> =\n{rows}\tany;\n\n"
 
 
-def _answers(method: str, paths: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    for path in sorted(paths, key=lambda path: (-path.count("/"), path.count("{"), path)):
-        if method in paths[path]:
-            responses = paths[path][method]["responses"]
-            content = next((one for status, one in responses.items() if status < "3"), {}).get("content", {})
-            yield path, _type(content.get("application/json", {}).get("schema", {}))
+def _answer(operation: Mapping[str, Any]) -> str:
+    content = next((one for status, one in operation["responses"].items() if status < "3"), {}).get("content", {})
+    return _type(content.get("application/json", {}).get("schema", {}))
+
+
+def _query(operation: Mapping[str, Any]) -> str:
+    """The parameters of an address. One that is null or false is left out of it, so that these are right as well."""
+    fields = (
+        f"{one['name']}{'' if one['required'] else '?'}: {_in_address(_type(one['schema']))};"
+        for one in operation.get("parameters", ())
+        if one["in"] == "query"
+    )
+    return f"{{ {' '.join(fields)} }}"
+
+
+def _in_address(type_: str) -> str:
+    kinds = [kind for one in type_.split(" | ") for kind in AS_TEXT.get(one, one).split(" | ")]
+    return " | ".join(dict.fromkeys((*kinds, "null", "false")))
+
+
+def _body(operation: Mapping[str, Any]) -> str:
+    content = operation.get("requestBody", {}).get("content", {})
+    return _type(content["application/json"]["schema"]) if "application/json" in content else "{}"
 
 
 def _pattern(path: str) -> str:
     return f"`{re.sub(r'{[^}]*}', '${string}', path)}`" if "{" in path else json.dumps(path)
+
+
+if __name__ == "__main__":
+    FILE.write_text(declarations(), encoding="utf-8")

@@ -3,39 +3,112 @@
 type Child = Node | string | number | null | undefined | false | Child[];
 
 interface Context {
-  /** From the address. */
-  params: Record<string, string>;
-  query: URLSearchParams;
-  /** Aborted when the reader leaves the page. */
-  signal: AbortSignal;
-  /** Whether what is shown is kept current. */
-  live: (state: "on" | "off" | "none") => void;
-  title: (title: string) => void;
+	/** From the address. */
+	params: Record<string, string>;
+	query: URLSearchParams;
+	/** Aborted when the reader leaves the page. */
+	signal: AbortSignal;
+	/** Whether what is shown is kept current. */
+	live: (state: "on" | "off" | "none") => void;
+	title: (title: string) => void;
 }
 
 type Keys = Record<string, { say: string; act: (event: KeyboardEvent) => any }>;
-interface Command { label: string; icon: string; keys?: string; state?: string; act: () => any }
-interface Page { element: HTMLElement; keys?: Keys; commands?: Command[] }
+interface Command {
+	label: string;
+	icon: string;
+	keys?: string;
+	state?: string;
+	act: () => any;
+}
+interface Page {
+	element: HTMLElement;
+	keys?: Keys;
+	commands?: Command[];
+}
 interface PageEntry {
-  path: string; label: string; icon: string; keys: string; group: "work" | "build" | "admin"; scope?: string; build: (context: Context) => Page;
+	path: string;
+	label: string;
+	icon: string;
+	keys: string;
+	group: "work" | "build" | "admin";
+	scope?: string;
+	build: (context: Context) => Page;
 }
 
-interface Session { principal: string; tenant: string; scopes: string[]; csrf: string; expires_at: string | null }
+interface Session {
+	principal: string;
+	tenant: string;
+	scopes: string[];
+	csrf: string;
+	expires_at: string | null;
+}
 /** An entry of a journal, with the bytes that its hash covers. */
-interface Entry { seq: number; at: string; hash: string; body: string; lines: any[] }
-interface Verdict { kind: "whole" | "broken" | "unable"; count: number; broken?: number; why?: string }
-
-interface LayoutNode { id: string; width: number; height: number }
-interface LayoutEdge { from: string; to: string }
-interface Place { x: number; y: number; width: number; height: number }
-interface GraphNode {
-  id: string; label: string; sub: string; state: string; tip?: string; undo?: { id: string; state: string; at: string | null } | null;
+interface Entry {
+	seq: number;
+	at: string;
+	hash: string;
+	body: string;
+	lines: any[];
 }
-interface GraphEdge extends LayoutEdge { taken?: boolean }
+interface Verdict {
+	kind: "whole" | "broken" | "unable";
+	count: number;
+	broken?: number;
+	why?: string;
+}
+
+interface LayoutNode {
+	id: string;
+	width: number;
+	height: number;
+}
+interface LayoutEdge {
+	from: string;
+	to: string;
+}
+interface Place {
+	x: number;
+	y: number;
+	width: number;
+	height: number;
+}
+interface GraphNode {
+	id: string;
+	label: string;
+	sub: string;
+	state: string;
+	tip?: string;
+	undo?: { id: string; state: string; at: string | null } | null;
+}
+interface GraphEdge extends LayoutEdge {
+	taken?: boolean;
+}
 /** A step in the timeline. */
-interface Lane { name: string; state: string; phase: string; states: { state: string; at: string }[]; history: any[] }
-interface Column<T> { id: string; label: string; width: string; cell: (row: T) => Child; right?: boolean }
+interface Lane {
+	name: string;
+	state: string;
+	phase: string;
+	states: { state: string; at: string }[];
+	history: any[];
+}
+interface Column<T> {
+	id: string;
+	label: string;
+	width: string;
+	cell: (row: T) => Child;
+	right?: boolean;
+}
 
 /** What a listener gets is an element of the pages: these are the parts of it that the modules use. */
-interface EventTarget { closest?(selectors: string): any; matches?(selectors: string): boolean; blur?(): void }
-interface Element { dataset: DOMStringMap; dateTime: string; hidden: any; click(): void }
+interface EventTarget {
+	closest?(selectors: string): any;
+	matches?(selectors: string): boolean;
+	blur?(): void;
+}
+interface Element {
+	dataset: DOMStringMap;
+	dateTime: string;
+	hidden: any;
+	click(): void;
+}

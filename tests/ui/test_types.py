@@ -1,8 +1,8 @@
-"""The modules of the pages under the type checker of TypeScript, which reads their JSDoc."""
+"""The files of the pages under their formatter, and under the type checker of TypeScript, which reads their JSDoc."""
 
 from __future__ import annotations
 
-import os
+import re
 import subprocess
 from pathlib import Path
 
@@ -13,15 +13,31 @@ from tests.system_programs import need_program
 from tests.ui.declarations import FILE, declarations
 
 HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+UI = ROOT / "src" / "stepkeep" / "ui"
+LONGEST_LINE = 160
+
+
+def test_the_files_of_the_pages_are_formatted() -> None:
+    formatter = need_package("prettier") / "bin" / "prettier.cjs"
+    files = [f"{UI}/**/*.{kind}" for kind in ("js", "css", "html")]
+    command = [need_program("node"), str(formatter), "--config", str(HERE / "prettier.json"), "--check", *files]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=ROOT)
+    assert done.returncode == 0, f"{done.stdout}{done.stderr}\nrun `make format`"
+
+
+def test_no_line_of_the_pages_is_longer_than_a_screen() -> None:
+    long = [
+        f"{path.relative_to(UI)}:{number}"
+        for path in sorted(UI.rglob("*.*"))
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+        if len(line) > LONGEST_LINE
+    ]
+    assert long == [], "the formatter breaks no text: put its parts into names"
 
 
 def test_the_types_of_answers_are_those_of_the_service() -> None:
-    if os.environ.get("STEPKEEP_WRITE_GOLDEN"):
-        FILE.write_text(declarations(), encoding="utf-8")
-        return
-    assert FILE.read_text(encoding="utf-8") == declarations(), (
-        "run STEPKEEP_WRITE_GOLDEN=1 pytest tests/ui/test_types.py"
-    )
+    assert FILE.read_text(encoding="utf-8") == declarations(), "run python -m tests.ui.declarations"
 
 
 def test_the_type_checker_finds_nothing_in_the_modules() -> None:
@@ -54,6 +70,21 @@ def test_the_type_checker_finds_a_field_that_no_answer_has(tmp_path: Path) -> No
     )
     done = _checked(tmp_path)
     assert [line.partition("Property ")[2].split()[0] for line in done.splitlines()] == ["'hold'", "'stat'"], done
+
+
+@pytest.mark.proof
+def test_the_type_checker_finds_a_parameter_that_no_operation_takes(tmp_path: Path) -> None:
+    (tmp_path / "answers.d.ts").write_text(declarations())
+    (tmp_path / "wrong.js").write_text(
+        "/** @template {string} A @param {A} path @param {Answers.Query<A>} query */\n"
+        "const get = (path, query) => [path, query];\n"
+        "/** @template {string} A @param {A} path @param {Answers.Body<A>} body */\n"
+        "const post = (path, body) => [path, body];\n"
+        "get('/runs', { limit: 5, sate: 'failed' }); get(`/jobs/${1}/runs`, { limit: '5' });\n"
+        "post('/slots', { most: 3, work: 'a' }); post(`/runs/${1}/cancel`, { reason: 'wrong order' });\n"
+    )
+    done = _checked(tmp_path)
+    assert re.findall(r"'(\w+)' does not exist", done) == ["sate", "work"], done
 
 
 def _checked(folder: Path) -> str:

@@ -13,6 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 from stepkeep.definition.python.registry import HandlerSpec, Registry
+from stepkeep.kernel.compiler import Compiler
 from stepkeep.kernel.definition import Definition, Executor, Handler, StepDefinition, Undo
 from stepkeep.kernel.machine.outcomes import Outcome
 from stepkeep.kernel.machine.rows import Details, Step
@@ -31,11 +32,7 @@ RUN = "01900000-0000-7000-8000-000000000001"
 def a_plan(*steps: StepDefinition, **fields: Any) -> Plan:
     definition = Definition(name="orders", version=3, steps=steps, **fields)
     queues = 2 * len(steps) + 1
-
-    def no_conditions(text: str, definition: Definition) -> Any:
-        raise AssertionError(text)
-
-    return build_plan(definition, definition_id=1, digest="d", queues=[1] * queues, compile_condition=no_conditions)
+    return build_plan(definition, Compiler(), definition_id=1, digest="d", queues=[1] * queues)
 
 
 def a_claim(plan: Plan, no: int = 0, **fields: Any) -> Claim:
@@ -65,7 +62,7 @@ def a_job(
         plan = replace(plan, definition_id=next(_numbers))
     found = a_claim(plan, no, **(claim or {}))
     job = Job(found, (codes or PreparedSteps(registry or Registry(), settings or Settings())).of(found))
-    job.details = Details(
+    job.loaded.details = Details(
         tenant="default",
         run_id=RUN,
         workflow="orders",

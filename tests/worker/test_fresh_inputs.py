@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from tests.worker.bed import On, step
 
+from stepkeep.kernel.compiler import Compiler
 from stepkeep.kernel.definition import Agent, Command, Definition, Effect, Executor, Handler, Http, Retry, Undo
 from stepkeep.kernel.machine.states import RunState
 from stepkeep.kernel.people.authority import Caller
@@ -109,7 +110,7 @@ async def test_two_inputs_that_read_the_same_value_are_two_values(on_store: On) 
 )
 def test_headers_variables_and_bodies_without_expressions_belong_to_one_attempt(executor: Executor) -> None:
     definition = Definition(name="flow", version=1, steps=(step("a", executor=executor),))
-    plan = build_plan(definition, definition_id=1, digest="", queues=(1, 0, 0), compile_condition=_none)
+    plan = build_plan(definition, Compiler(), definition_id=1, digest="", queues=(1, 0, 0))
     template, job = compiled(executor, plan), None
     first, second = template.render(job), template.render(job)  # type: ignore[arg-type]
     assert first == second == executor

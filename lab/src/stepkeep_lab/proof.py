@@ -77,7 +77,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
 def parts() -> list[Part]:
     """Every part, in the order in which they run."""
     python, report = sys.executable, str(REPORTS)
-    lab = (python, "-m", "stepkeep.cli", "lab")
+    lab = (python, "-m", "stepkeep", "lab")
     pytest = (python, "-m", "pytest", "-q", "-n", "2", "--dist", "worksteal", "-m", "proof")
     storms = [word for name in STORMS for word in ("--only", name)]
     others = [word for name in SCENARIOS if name not in STORMS for word in ("--only", name)]

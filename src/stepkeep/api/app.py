@@ -20,7 +20,7 @@ from starlette.routing import BaseRoute, Match
 from starlette.routing import Route as PlainRoute
 from starlette.types import ASGIApp
 
-from stepkeep.api import definitions, health, messages, oidc, pages, run_service, runs, session, stream, work, work_data
+from stepkeep.api import definitions, health, messages, oidc, pages, run_service, runs, session, stream, work
 from stepkeep.api.browsers import COOKIE, CSRF, Browsers
 from stepkeep.api.derived import DerivedRoute, schema_of
 from stepkeep.api.envelope import Envelope
@@ -35,7 +35,7 @@ from stepkeep.operations.people.quotas import NONE as NO_QUOTAS
 from stepkeep.operations.people.quotas import Quotas
 
 RESOURCES = (
-    *(one.routes for one in (health, oidc, session, runs, stream, messages, definitions, work, work_data, run_service)),
+    *(one.routes for one in (health, oidc, session, runs, stream, messages, definitions, work, run_service)),
     runs.records,
 )
 """The routes with functions of their own."""

@@ -12,7 +12,7 @@ import time
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, Final
 
-from stepkeep.api.measures import route_of
+from stepkeep.api.load import route_of
 from stepkeep.api.problems import problem_of
 from stepkeep.api.service import Service
 from stepkeep.edges.safe_text import inert_line

@@ -7,18 +7,20 @@ too many levels or a number that no store keeps is refused. It decides nothing e
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import nullcontext
 from typing import Any, Final, NoReturn
 
 from starlette.requests import ClientDisconnect, Request
 
-from stepkeep.api.large_bodies import read_large
 from stepkeep.api.problems import HEADERS, MEDIA, TIMEOUT, TOO_LARGE, ApiError
 from stepkeep.definition.text.strict_json import strict_json
 from stepkeep.kernel.errors import InvalidInput
 from stepkeep.operations.aside import aside
-from stepkeep.operations.in_child import SMALL_BYTES
+from stepkeep.operations.in_child import SMALL_BYTES, in_child
+from stepkeep.operations.typed import LargePart
+from stepkeep.worker.attempts.payloads import Unstorable, encode
 
 MAX_BODY_BYTES: Final = 4 * 1024 * 1024
 MAX_HEADERS: Final = 100
@@ -123,3 +125,26 @@ def check_headers(request: Request) -> None:
 
 def _refuse_size(limit: int) -> NoReturn:
     raise ApiError(TOO_LARGE, f"A body has at most {limit:,} bytes. Keep large values elsewhere and pass their names.")
+
+
+def read_large(body: bytes) -> Any:
+    """The checked value of a body; large parts of an object are `LargePart`."""
+    return in_child(checked, body)
+
+
+def checked(body: bytes) -> Any:
+    """The same, in the child."""
+    value = strict_json(body)
+    if isinstance(value, dict):
+        return {name: _packed(one) for name, one in value.items()}
+    return type(value)()  # no route has such a body: what it holds is of no interest
+
+
+def _packed(one: Any) -> Any:
+    if not isinstance(one, dict | list | str):
+        return one
+    try:
+        encoded = encode(one, what="what was passed", limit=sys.maxsize, is_json=True)
+    except Unstorable as problem:
+        return LargePart(b"", str(problem), one)
+    return LargePart(encoded) if len(encoded) > SMALL_BYTES else one

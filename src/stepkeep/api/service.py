@@ -11,8 +11,7 @@ from collections.abc import Sequence
 
 from stepkeep.api.access import Callers
 from stepkeep.api.browsers import Browsers
-from stepkeep.api.load import Load
-from stepkeep.api.measures import HttpMeasures
+from stepkeep.api.load import HttpMeasures, Load
 from stepkeep.api.session import Links
 from stepkeep.engine import AsyncEngine
 from stepkeep.engine.hosted import AsyncHostedWorker, vitals_of

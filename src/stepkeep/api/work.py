@@ -1,43 +1,56 @@
 """Remote workers: register, heartbeat, claim, renew, report, leave. The same operations as with a database.
 
 A worker belongs to the owner of its key: for any other key it is not there. Claims wait (long poll) until there is
-work. Data of runs is in `work_data`. docs/remote-workers.md is the protocol.
+work. Data of a run is given while the worker holds a step of it. docs/remote-workers.md is the protocol.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Annotated, Any, cast
 
 import msgspec
 from msgspec import Meta
 from starlette.requests import Request
+from starlette.responses import StreamingResponse
 
 from stepkeep.api.handwritten import Routes
 from stepkeep.api.routing import JsonAnswer, service_of, waiting
+from stepkeep.api.stream import CHECK_SECONDS, EVENTS, RETRY_MILLISECONDS, Pulse, event_stream
 from stepkeep.definition.secrets import reference
 from stepkeep.edges.safe_text import exception_text
 from stepkeep.engine.groups import ActingEngine
+from stepkeep.kernel.errors import StepkeepError
 from stepkeep.kernel.machine.outcomes import Failed, Outcome, Released
 from stepkeep.kernel.machine.states import Category
 from stepkeep.operations.operation import RUN_ID
 from stepkeep.operations.pipeline.transact import Claim
-from stepkeep.operations.remote.remote_work import RemoteWork, Report
+from stepkeep.operations.remote.remote_work import Number, RemoteWork, Report
 from stepkeep.operations.remote.work_messages import (
     ClaimedStep,
     Claims,
+    Kept,
+    Network,
+    Queues,
     RecordedCalls,
     Registered,
     Renewals,
     Replied,
     Replies,
+    RunData,
+    StoredOne,
     claimed,
+    queues_of,
     recorded,
     registered,
     reply_of,
+    run_data,
+    stored,
 )
 from stepkeep.operations.remote.work_outcomes import outcome_of
 from stepkeep.store.change import Lease
+from stepkeep.store.protocol import Notification
 from stepkeep.worker.attempts.executor import Job, Prepared
 from stepkeep.worker.attempts.payloads import storable_text
 from stepkeep.worker.attempts.templates import inputs_of, numbers_read
@@ -45,7 +58,9 @@ from stepkeep.worker.remote.requests import (
     CallsRequest,
     CheckpointRequest,
     ClaimRequest,
+    EvidenceRequest,
     Heartbeat,
+    InputsRequest,
     Registration,
     RenewRequest,
     ReportRequest,
@@ -221,10 +236,10 @@ async def rendered_claims(
                 wants = [(claim.run_id, no) for no in numbers.values()]
                 outputs = await work.outputs(worker_id, wants) if wants else {}
                 job = Job(claim, cast(Prepared, None))
-                job.details = details.get(claim.run_id)
-                job.outputs = {name: outputs.get((claim.run_id, no)) for name, no in numbers.items()}
-                job.arguments = await work.arguments(claim)
-                job.secrets = {name: reference(name) for name in template.secrets}
+                job.loaded.details = details.get(claim.run_id)
+                job.loaded.outputs = {name: outputs.get((claim.run_id, no)) for name, no in numbers.items()}
+                job.loaded.arguments = await work.arguments(claim)
+                job.loaded.secrets = {name: reference(name) for name in template.secrets}
                 inputs = template.render(job)
             except Exception as problem:  # noqa: BLE001 - inputs that cannot be rendered fail their step alone
                 error = storable_text(f"the inputs cannot be rendered: {exception_text(problem)}")
@@ -252,8 +267,8 @@ def _unfit(claim: Claim) -> Outcome | None:
 
 
 def _data(job: Job, inputs: Any, work: RemoteWork) -> dict[str, Any]:
-    details = job.details
-    job.opened = work.opened_value
+    details = job.loaded.details
+    job.loaded.opened = work.opened_value
     woken = job.woken_by()
     return {
         "inputs": inputs,
@@ -272,3 +287,117 @@ async def _checkpoints(work: RemoteWork, claim: Claim) -> dict[str, Any]:
     """What earlier attempts of the step have recorded, by name."""
     note = (await work.opened(claim)).note
     return {} if note is None else {one.name: msgspec.Raw(one.value.encode()) for one in note.checkpoints}
+
+
+MOST_WAITING = 1000
+"""Notices that a slow worker has not read. Beyond these it is told that anything may be ready."""
+
+
+@routes("GET /work/queues", "work.queues", "list_queues", "List the queues of the tenant")
+async def list_queues(request: Request, engine: ActingEngine) -> Queues:
+    known = await work_of(request, engine).queues()
+    return Queues(tenant=engine.tenant, owner=engine.access.owner, queues=queues_of(known))
+
+
+@routes("GET /work/network", "work.network", "list_reachable", "What HTTP steps of the tenant may reach")
+async def list_reachable(request: Request, engine: ActingEngine) -> Network:
+    return Network(allow=await work_of(request, engine).network())
+
+
+@routes(
+    "GET /work/definitions/{definition_id}",
+    "work.definition",
+    "read_stored_definition",
+    "One stored definition by its number",
+)
+async def read_stored_definition(request: Request, engine: ActingEngine, definition_id: Number) -> StoredOne:
+    """`document` is the text that `digest` is over."""
+    return stored(await work_of(request, engine).definition(definition_id))
+
+
+@routes(
+    "POST /work/workers/{worker_id}/inputs",
+    "work.details",
+    "read_inputs",
+    "Read data of runs of which the worker holds a step",
+    example={"runs": [{"run_id": RUN_ID, "details": True}]},
+)
+async def read_inputs(request: Request, engine: ActingEngine, worker_id: WorkerId, body: InputsRequest) -> RunData:
+    work = work_of(request, engine)
+    details = await work.details(worker_id, [one.run_id for one in body.runs if one.details])
+    wants = [(one.run_id, no) for one in body.runs for no in one.outputs]
+    outputs = await work.outputs(worker_id, wants) if wants else {}
+    told = [
+        run_data(
+            one.run_id,
+            details.get(one.run_id) if one.details else None,
+            [(no, outputs.get((one.run_id, no))) for no in one.outputs] if one.outputs else None,
+            await work.states(worker_id, one.run_id) if one.states else None,
+        )
+        for one in body.runs
+    ]
+    return RunData(runs=told)
+
+
+@routes(
+    "POST /work/workers/{worker_id}/evidence",
+    "work.evidence",
+    "keep_evidence",
+    "Keep evidence of attempts that the worker has ended",
+    example={"evidence": [{**ATTEMPT, "evidence": {"log": ["INFO a"]}}]},
+)
+async def keep_evidence(request: Request, engine: ActingEngine, worker_id: WorkerId, body: EvidenceRequest) -> Kept:
+    found = [(one.run_id, one.no, one.fence, msgspec.json.encode(one.evidence)) for one in body.evidence]
+    return Kept(kept=await work_of(request, engine).evidence(worker_id, found))
+
+
+@routes(
+    "GET /work/workers/{worker_id}/notices",
+    "work.listen",
+    "listen_for_work",
+    "Follow what is ready, and what must stop",
+    **EVENTS,
+)
+async def listen_for_work(request: Request, engine: ActingEngine, worker_id: WorkerId) -> StreamingResponse:
+    """Events `notice` with `queues` (numbers; null: any) and `stopped` (runs; null: any). One may be lost: a worker
+    also polls, and renews its leases."""
+    work = work_of(request, engine)
+    row = await work.listen(worker_id)
+    await work.queues()
+    service, store = service_of(request), engine.store
+    waiting: asyncio.Queue[Notification] = asyncio.Queue(MOST_WAITING)
+
+    def heard(notification: Notification) -> None:
+        if waiting.full():
+            while not waiting.empty():
+                waiting.get_nowait()
+            notification = Notification()
+        waiting.put_nowait(notification)
+
+    async def notices() -> AsyncIterator[bytes]:
+        pulse = Pulse(engine, "work.listen")
+        unsubscribe = store.notifier.listen(heard)
+        try:
+            # Once it listens, anything may have happened before.
+            yield b"retry: %d\n\n" % RETRY_MILLISECONDS + _notice({"queues": None, "stopped": None})
+            while not service.stopping.is_set():
+                told = None
+                try:
+                    async with asyncio.timeout(CHECK_SECONDS):
+                        told = work.notice(row, await waiting.get())
+                except TimeoutError:
+                    await work.queues()
+                if told is not None:
+                    yield pulse.spoke(_notice(told))
+                if beat := await pulse.beat():
+                    yield beat
+        except StepkeepError:
+            return  # the worker comes back, and is told why it is refused
+        finally:
+            unsubscribe()
+
+    return event_stream(request, notices())
+
+
+def _notice(told: Mapping[str, object]) -> bytes:
+    return b"event: notice\ndata: %s\n\n" % msgspec.json.encode(told)

@@ -14,10 +14,9 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from stepkeep.cli.printer import answer, console, say, warn
+from stepkeep.cli.printer import FAILED, SUCCEEDED, answer, console, say, warn
 from stepkeep.cli.session import read_file
 from stepkeep.cli.settings import Settings
-from stepkeep.cli.status import FAILED, SUCCEEDED
 from stepkeep.edges.own_process import variables
 from stepkeep.kernel.errors import InvalidInput, NotFound
 

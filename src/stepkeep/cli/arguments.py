@@ -58,7 +58,10 @@ def options_of(kind: Any) -> list[inspect.Parameter]:
     named = inspect.Parameter.KEYWORD_ONLY
     hints = get_type_hints(kind, include_extras=True)
     defaults = kind._field_defaults
-    return [inspect.Parameter(one, named, default=defaults[one], annotation=hints[one]) for one in kind._fields]
+    return [
+        inspect.Parameter(one, named, default=defaults.get(one, inspect.Parameter.empty), annotation=hints[one])
+        for one in kind._fields
+    ]
 
 
 def by_name(parameter: inspect.Parameter) -> inspect.Parameter:
@@ -96,11 +99,12 @@ Threads = Annotated[
         max=10_000,
     ),
 ]
-IdempotencyKey = Annotated[str | None, opt("--key", "KEY", "Idempotency key: the same key never makes a second run.")]
+IdempotencyKey = Annotated[str | None, opt("--idempotency-key", "KEY", "The same key never makes a second run.")]
 
 
 OfWorkflow = Annotated[str | None, opt("--workflow", "NAME", "Only runs of this one.")]
 OfBusinessKey = Annotated[str | None, opt("--business-key", "KEY", "Only runs with this business key.")]
+CURSOR = opt("--cursor", "NEXT", "Go on after the page that ended with it.")
 OfCorrelationId = Annotated[str | None, opt("--correlation-id", "ID", "Only runs with this correlation id.")]
 
 

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 import typer
 
+from stepkeep.cli.printer import BAD_USAGE, FAILED
 from stepkeep.cli.settings import SHARED_OPTIONS
-from stepkeep.cli.status import BAD_USAGE, FAILED
 from stepkeep.edges.safe_text import exception_message, exception_text, type_name
 from stepkeep.kernel.errors import (
     Broken,

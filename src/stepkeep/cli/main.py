@@ -25,10 +25,8 @@ from stepkeep.cli import commands
 from stepkeep.cli.command import GROUPS, program
 from stepkeep.cli.commands.tools import VARIABLE, answer_shells
 from stepkeep.cli.failures import Failure, failure_of
-from stepkeep.cli.inert_log import traceback_lines
-from stepkeep.cli.printer import OutputFailed, answer, flush, say, warn
-from stepkeep.cli.status import FAILED, READER_GONE
-from stepkeep.cli.streams import discard_output, prepare_help, prepare_streams
+from stepkeep.cli.printer import FAILED, READER_GONE, OutputFailed, answer, flush, say, warn
+from stepkeep.cli.streams import discard_output, prepare_help, prepare_streams, traceback_lines
 from stepkeep.kernel.errors import DefinitionError
 
 app = typer.Typer(
@@ -45,11 +43,11 @@ PLACES = (
     (LOOK, "runs show status wait explain certify evidence definitions diff dialects workers audit"),
     (PEOPLE, "approvals approve reject request-changes escalate reassign annotate freeze decide complete token send"),
     (PEOPLE, "emit cancel pause resume"),
-    (LOOK, "rollback-preview"),
+    (LOOK, "statistics rollback-preview"),
     (PEOPLE, "delegate"),
     (SYSTEM, "worker serve dev mcp call archive prune quarantine completion"),
-    (SYSTEM, "users keys tenants hooks network slots resources jobs schemas policy mailbox sinks outbox triggers log"),
-    (SYSTEM, "state db profile"),
+    (SYSTEM, "users keys tenants hooks network slots resources jobs schemas policies mailbox sinks outbox triggers"),
+    (SYSTEM, "log state db profile"),
 )
 """The commands and groups of commands, as the help shows them."""
 

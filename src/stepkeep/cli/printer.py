@@ -1,4 +1,4 @@
-"""Output: text or one JSON object on standard output, everything else on standard error.
+"""Output: text or one JSON object on standard output, everything else on standard error; and what exit statuses mean.
 
 The only file that uses the streams. All text passes `safe_text` here, so that a command is safe by default: `say` and
 `warn` write one line, `page` several, `console` tables and pictures, `answer` JSON. With `--json`, output of handlers
@@ -17,6 +17,7 @@ from stepkeep.edges.safe_text import inert_json, inert_line
 
 if TYPE_CHECKING:
     from rich.console import Console
+
 
 UNKNOWN_WIDTH = 120
 
@@ -150,3 +151,19 @@ def _divert() -> int | None:
             os.dup2(2, 1)
             return kept
     return None
+
+
+SUCCEEDED = 0
+FAILED = 1
+BAD_USAGE = 2
+CANCELLED = 3
+UNFINISHED = 4
+READER_GONE = 141
+"""What a shell reports of a program whose reader has gone: 128 and the number of SIGPIPE."""
+
+_OF_RUN = {"succeeded": SUCCEEDED, "failed": FAILED, "cancelled": CANCELLED, "rolled_back": CANCELLED}
+
+
+def status_of_run(state: str) -> int:
+    """0 succeeded, 1 failed, 3 cancelled or rolled back, 4 not finished."""
+    return _OF_RUN.get(state, UNFINISHED)

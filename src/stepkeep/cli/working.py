@@ -13,8 +13,7 @@ import time
 from collections.abc import AsyncIterator, Collection, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
-from stepkeep.cli.progress import Progress
-from stepkeep.cli.screens import Screen
+from stepkeep.cli.progress import Progress, Screen
 from stepkeep.edges.own_process import SECRET
 from stepkeep.kernel.errors import InvalidInput, StoreError
 from stepkeep.kernel.machine.journal import SealedEntry, open_entry
@@ -207,7 +206,7 @@ class Follower:
     def __init__(self, engine: AsyncEngine, run_id: str, plan: Plan, screen: Screen) -> None:
         self._engine, self._run_id, self._plan, self._screen = engine, run_id, plan, screen
         self._title = f"run {run_id}, {plan.definition.name} v{plan.definition.version}"
-        sleeps = frozenset(step.no for step in plan.steps if step.sleeps)
+        sleeps = frozenset(step.no for step in plan.steps if step.kind.sleeps)
         self._progress = Progress(lambda no: plan.at(no).name, plan.size, plan.definition.timeout, sleeps)
         self._ahead, self._far_at = 0, time.monotonic()
 

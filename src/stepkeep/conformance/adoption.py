@@ -14,11 +14,11 @@ from stepkeep.conformance.contract import Contract, StepRule, read_contract
 from stepkeep.conformance.encoding import compact
 from stepkeep.conformance.flows import calls_in, rule_of
 from stepkeep.conformance.line import Line
+from stepkeep.conformance.people import own_decision
 from stepkeep.conformance.persons import is_persons
 from stepkeep.conformance.report import Code, quoted
 from stepkeep.conformance.schema import Shape, digest, misfits, text, whole
 from stepkeep.conformance.steps import Step
-from stepkeep.edges.names import same_names
 
 Problem = tuple[Code, str]
 
@@ -113,15 +113,11 @@ class Adoption:
         yield from ((item["step"], item.get("persons")) for item in self._told)
 
     def own_decisions(self, actor: str) -> Iterator[Problem]:
-        """The person who asks for the run takes over no decision of their own, in whatever letters."""
+        """The person who asks for the run takes over no decision of their own."""
         for name, persons in self.persons() if not self.is_rollback else ():
-            known = persons or {}
-            names = (*known.get("decided", ()), *known.get("completed", ()))
-            if known.get("many") is True or same_names([actor], names):
-                yield (
-                    Code.ADOPTION,
-                    f"step {quoted(name)} is adopted with a decision of {quoted(actor)}, who asks for the run",
-                )
+            if own_decision(actor, persons or {}):
+                said = f"step {quoted(name)} is adopted with a decision of {quoted(actor)}, who asks for the run"
+                yield Code.ADOPTION, said
 
     def call_of(self, name: str | None) -> Any:
         """What the creation says of an adopted call of a flow, or of an added step; None for any other step."""

@@ -9,11 +9,13 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping
-from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import Any
 
 import msgspec
+
+from stepkeep.conformance.people import DutyRule, GateRule
+from stepkeep.conformance.policies import Concerned, rules_about
 
 LONGEST_DELAY_US = 365 * 24 * 3600 * 1_000_000
 """The longest pause between two attempts."""
@@ -90,55 +92,6 @@ HOOK_RETRY = RetryRule(
 class Edge(msgspec.Struct, frozen=True):
     step: str
     allow: tuple[str, ...]
-
-
-class LevelRule(msgspec.Struct, frozen=True):
-    """The people who may decide a gate, and until when."""
-
-    roles: tuple[str, ...] = ()
-    groups: tuple[str, ...] = ()
-    approvers: tuple[str, ...] = ()
-    deadline: int | None = None
-
-
-class GateRule(msgspec.Struct, frozen=True):
-    """The terms of a gate."""
-
-    deadline: int | None = None
-    on_deadline: str = "reject"
-    roles: tuple[str, ...] = ()
-    groups: tuple[str, ...] = ()
-    approvers: tuple[str, ...] = ()
-    quorum: int = 1
-    reject_on: int = 1
-    excluded: tuple[str, ...] = ()
-    escalate: tuple[LevelRule, ...] = ()
-    remind: int | None = None
-    facts: dict[str, str] | None = None
-
-    @property
-    def levels(self) -> tuple[LevelRule, ...]:
-        return (LevelRule(self.roles, self.groups, self.approvers, self.deadline), *self.escalate)
-
-    @property
-    def shortest(self) -> int | None:
-        """The shortest time after which it may end by a deadline: a person may ask for the next level at once."""
-        return min((level.deadline for level in self.levels if level.deadline is not None), default=None)
-
-    def timer(self, at: int, deadline: int | None) -> int | None:
-        """The next reminder or the deadline, whichever comes first."""
-        ends = [end for end in (deadline, None if self.remind is None else at + self.remind) if end is not None]
-        return min(ends, default=None)
-
-
-class DutyRule(msgspec.Struct, frozen=True):
-    """A constraint on the people of a run."""
-
-    kind: str
-    gates: tuple[str, ...] = ()
-    steps: tuple[str, ...] = ()
-    step: str = ""
-    role: str = ""
 
 
 class WaitRule(msgspec.Struct, frozen=True):
@@ -240,23 +193,6 @@ class StepRule(msgspec.Struct, frozen=True):
         return self.growth is not None and self.growth.kind == "then"
 
 
-class PolicyRow(msgspec.Struct, frozen=True):
-    """A rule of the definition's own policy, as far as the judge reads it."""
-
-    name: str
-    then: str
-    steps: tuple[str, ...] = ()
-
-
-class BudgetRow(msgspec.Struct, frozen=True):
-    limits: dict[str, float]
-    on_exceeded: str
-
-
-EXCEEDED = {"hold": "hold", "warn": "allow", "stop": "deny"}
-"""The effect of a budget that is spent."""
-
-
 class Document(msgspec.Struct, frozen=True):
     """The canonical definition; fields that change nothing in a run are ignored."""
 
@@ -271,20 +207,9 @@ class Document(msgspec.Struct, frozen=True):
     timeout: int | None = None
     rules: tuple[msgspec.Raw, ...] = ()
     duties: tuple[DutyRule, ...] = ()
-    policy: tuple[PolicyRow, ...] = ()
-    budget: BudgetRow | None = None
+    policy: tuple[dict[str, Any], ...] = ()
+    budget: dict[str, Any] | None = None
     slots: int | None = None
-
-    def rules_about(self, step: str) -> dict[str, str]:
-        """The effects of the rules of this definition that concern a step, by name."""
-        found = {
-            rule.name: rule.then
-            for rule in self.policy
-            if not rule.steps or any(fnmatchcase(step, pattern) for pattern in rule.steps)
-        }
-        if self.budget is not None:
-            found |= {f"budget:{name}": EXCEEDED.get(self.budget.on_exceeded, "") for name in self.budget.limits}
-        return found
 
 
 class PlannedRule(msgspec.Struct, frozen=True):
@@ -314,6 +239,13 @@ class PlannedRule(msgspec.Struct, frozen=True):
     owner: int | None = None
     index: int | None = None
     """Of an element: the number of the step that owns it, and its place."""
+
+    def concerned(self, permit: Any) -> Concerned:
+        """The step as policies see it."""
+        rule = self.rule
+        waits = rule is None or rule.approval is not None or rule.wait is not None
+        kind = "waits" if waits or rule is None else "other" if rule.executor is None else "work"
+        return Concerned(self.opens_by, kind, self.rules, self.owner is not None, permit)
 
     @property
     def undoes_child(self) -> bool:
@@ -481,7 +413,10 @@ def read_contract(document: bytes) -> Contract | str:
     strangers = [edge.step for step in ordered for edge in step.depends_on if edge.step not in numbers]
     if strangers:
         return f"the definition names a step that it does not have: {strangers[0]!r}"
-    places = PlannedRules(_planned_rules(found, ordered, numbers), len(ordered))
+    try:
+        places = PlannedRules(_planned_rules(found, ordered, numbers), len(ordered))
+    except (TypeError, AttributeError, ValueError) as problem:
+        return f"the definition cannot be read: {problem}"
     return Contract(found, hashlib.sha256(document).hexdigest(), places, Names(places), len(ordered))
 
 
@@ -490,6 +425,9 @@ OPENINGS = frozenset({"dependencies_met", "gate_opened", "held", "wait_opened", 
 
 HOLDS = frozenset({"held_exhausted", "operator_retried"})
 """How a step holds when no attempt is left, and how a person gives it attempts again."""
+
+UNFIT = frozenset({"held_unfit", "code_changed"})
+"""How a flow holds whose code does not fit, and how other code ends that."""
 
 HOLDING = ("hold", "hold_required")
 """What a definition says of a step that holds."""
@@ -500,7 +438,7 @@ OPERATED = frozenset({"operator_skipped", "operator_failed", "operator_failed_to
 ENDS_OF_WAITS = frozenset({"wait_satisfied", "deadline_passed", "deadline_tolerated"})
 """How a wait for a message ends, and no sleep does."""
 
-HOOKS_NEVER = HOLDS | OPERATED | {
+HOOKS_NEVER = HOLDS | UNFIT | OPERATED | {
     "slept", "gate_opened", "held", "wait_opened", "children_started", "children_settled", "waited",
     "completion_requested",
 }  # fmt: skip
@@ -512,8 +450,9 @@ def _planned_rules(document: Document, ordered: list[StepRule], numbers: dict[st
     for no, step in enumerate(ordered):
         for edge in step.depends_on:
             dependents[numbers[edge.step]].append((no, frozenset(edge.allow)))
+    known = {"policy": document.policy, "budget": document.budget}
     places = {
-        no: _main(no, step, tuple(dependents[no]), document.rules_about(step.name)) for no, step in enumerate(ordered)
+        no: _main(no, step, tuple(dependents[no]), rules_about(known, step.name)) for no, step in enumerate(ordered)
     }
     for no, step in enumerate(ordered):
         if step.undo is not None and step.growth is None:
@@ -574,9 +513,9 @@ def _main(
             OPENINGS - {opening, *(("held",) if step.approval is None and step.wait is None else ()), *_of_owners(step)}
         )
         | (frozenset({"claimed"}) if step.owns else frozenset())
-        | (frozenset() if step.is_flow else frozenset({"children_settled"}))
+        | (frozenset() if step.is_flow else UNFIT | {"children_settled"})
         | {"completed" if step.completion == "manual" else "completion_requested"}
-        | (frozenset() if is_held else HOLDS)
+        | (frozenset() if is_held else HOLDS - ({"operator_retried"} if step.is_flow else frozenset()))
         | (frozenset({"operator_skipped"}) if step.on_exhausted == "hold_required" else frozenset())
         | (frozenset({"slept"}) if sleep is None else ENDS_OF_WAITS),
     )

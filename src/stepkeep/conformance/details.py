@@ -97,9 +97,10 @@ SHAPES: Mapping[str, Shape] = {
     ),
     "child_ended": Shape({"step": text, "child": text, "state": text}, {"partial": _true, "persons": is_persons}),
     "token_reissued": Shape({"step": text, "reason": text}, _VOUCHED),
+    "code_changed": Shape({"step": text, "code": text}, {}),
     "step_reported": Shape(
-        {}, {"reason": text, "waits_for": any_text, "takes_timeouts": _flag, "where": any_text, "count": whole,
-         "until": any_text, "final": _true, "retry_in_us": _integer, "error_class": text}
+        {}, {"reason": text, "unfit": text, "waits_for": any_text, "takes_timeouts": _flag, "where": any_text,
+         "count": whole, "until": any_text, "final": _true, "retry_in_us": _integer, "error_class": text}
     ),
 }  # fmt: skip
 """The required and the optional names of each event's detail; every other event has no detail."""
@@ -119,6 +120,7 @@ _WAIT = frozenset({"waits_for", "takes_timeouts", "where", "count", "until"})
 
 REPORTS: Mapping[str, frozenset[str]] = {
     "released": frozenset({"reason"}),
+    "held_unfit": frozenset({"reason", "unfit"}),
     "waited": _WAIT,
     "retry_scheduled": frozenset({"retry_in_us", "error_class"}),
     "held_exhausted": frozenset({"retry_in_us", "error_class"}),

@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from stepkeep.conformance.contract import Contract, GateRule, PlannedRule, StepRule
+from stepkeep.conformance.contract import Contract, PlannedRule, StepRule
 from stepkeep.conformance.elements import is_cancelled_by_owner
 from stepkeep.conformance.line import Line
-from stepkeep.conformance.policies import BLOCKING, Verdict, check_verdict, terms_of
+from stepkeep.conformance.people import ASKED, COMPLETES, GateRule
+from stepkeep.conformance.policies import BLOCKING, JUDGED, Verdict, check_verdict, terms_of
 from stepkeep.conformance.report import Code, quoted
-from stepkeep.conformance.steps import ASKED, IN_DOUBT, LOST, NOT_RUN, TIMED, Step
+from stepkeep.conformance.steps import IN_DOUBT, LOST, NOT_RUN, TIMED, Step
 
 Problem = tuple[Code, str]
 JOURNAL_FORMAT = 2
@@ -106,7 +107,10 @@ def check_enabled(hop: Hop) -> Iterator[Problem]:
         yield Code.CONTRADICTION, wrong_field("of", line.of, None, "no other step leads to this")
     yield from _tolerance(hop)
     yield from _reason(hop)
-    yield from check_verdict(line, hop.step, hop.place, hop.verdict)
+    if line.trigger in ANSWERS and hop.place.phase == "main":
+        about = hop.place.concerned(... if hop.step.is_permit_unseen else hop.step.permit)
+        for _, said in check_verdict(line.trigger, line.source, about, hop.verdict):
+            yield Code.POLICY, said
     yield from GUARDS.get(line.trigger, _nothing)(hop)
     earliest = 0 if hop.step.is_timer_known or line.trigger not in TIMED else _earliest(hop)
     if line.at < earliest:
@@ -158,7 +162,7 @@ def _reason(hop: Hop) -> Iterator[Problem]:
 def _error(hop: Hop) -> Iterator[Problem]:
     """A failure has a text, whose words are free; an effect in doubt is said to be."""
     line = hop.line
-    needs_error = line.category is not None or line.trigger == "lease_lost"
+    needs_error = line.category is not None or line.trigger in ("lease_lost", "held_unfit")
     if needs_error and line.error is None:
         yield Code.SCHEMA, wrong_field("error", None, "a text", "a failure has one")
     is_in_doubt = (line.error or "").startswith(IN_DOUBT)
@@ -461,6 +465,22 @@ def _held(hop: Hop) -> Iterator[Problem]:
     yield from _failed(hop)
 
 
+def _unfit(hop: Hop) -> Iterator[Problem]:
+    if not hop.asked.get("unfit"):
+        why = "a flow whose code does not fit says which code"
+        yield Code.CAUSE, wrong_field("detail.unfit", hop.asked.get("unfit"), "a text", why)
+
+
+def _other_code(hop: Hop) -> Iterator[Problem]:
+    yield from _detail(hop, "step", hop.place.name)
+    if hop.step.tried is None:
+        return
+    if not hop.step.tried:
+        yield Code.POLICY, "other code makes it ready, but no code was said not to fit"
+    elif hop.asked.get("code") in hop.step.tried:
+        yield Code.POLICY, f"code {quoted(hop.asked.get('code'))} makes it ready, and was tried before"
+
+
 def _operator(wanted: str) -> Guard:
     def guard(hop: Hop) -> Iterator[Problem]:
         if hop.step.is_exhausted != (hop.line.event == "hold_decided"):
@@ -522,7 +542,7 @@ def _deadline(hop: Hop) -> Iterator[Problem]:
     gate = hop.gate if hop.line.source == "awaiting_approval" else None
     if gate is None:
         return
-    is_last = hop.step.ballots is None or hop.step.level >= len(gate.escalate)
+    is_last = hop.step.open_gate is None or hop.step.open_gate.level >= len(gate.escalate)
     if gate.on_deadline in ("approve", "skip") or (gate.on_deadline == "escalate" and not is_last):
         yield Code.POLICY, f"its deadline fails it, but the definition says {quoted(gate.on_deadline)}"
     yield from _deadline_of_gate(hop)
@@ -530,9 +550,9 @@ def _deadline(hop: Hop) -> Iterator[Problem]:
 
 def _deadline_of_gate(hop: Hop) -> Iterator[Problem]:
     """A reminder may come before the deadline; nothing else that time does to a gate may."""
-    due_at = hop.step.gate_due_at
-    if hop.step.ballots is not None and (due_at is None or hop.line.at < due_at):
-        yield Code.TIMER, f"its deadline counts at {hop.line.at}, but it is at {due_at}"
+    opened = hop.step.open_gate
+    if opened is not None and (opened.due_at is None or hop.line.at < opened.due_at):
+        yield Code.TIMER, f"its deadline counts at {hop.line.at}, but it is at {opened.due_at}"
 
 
 def _at_deadline(wanted: str) -> Guard:
@@ -545,12 +565,16 @@ def _at_deadline(wanted: str) -> Guard:
             yield Code.POLICY, "trigger is 'deadline_approved', but it is no gate"
         if (hop.line.trigger == "hold_deadline_approved") and (hop.rule is None or hop.rule.approval is not None):
             yield Code.POLICY, "trigger is 'hold_deadline_approved', but it is a gate"
-        levels = 0 if hop.gate is None else len(hop.gate.escalate)
-        if wanted == "escalate" and hop.step.ballots is not None and hop.step.level >= levels:
-            yield Code.POLICY, f"it escalates to level {hop.step.level + 1}, which the definition does not have"
+        yield from _next_level(hop) if wanted == "escalate" else ()
         yield from _deadline_of_gate(hop)
 
     return guard
+
+
+def _next_level(hop: Hop) -> Iterator[Problem]:
+    opened = hop.step.open_gate
+    if opened is not None and opened.level >= len(opened.rule.escalate):
+        yield Code.POLICY, f"it escalates to level {opened.level + 1}, which the definition does not have"
 
 
 def _escalated(hop: Hop) -> Iterator[Problem]:
@@ -558,8 +582,7 @@ def _escalated(hop: Hop) -> Iterator[Problem]:
     if hop.line.event != ASKED:
         yield from _at_deadline("escalate")(hop)
         return
-    if hop.step.ballots is not None and hop.step.level >= (0 if hop.gate is None else len(hop.gate.escalate)):
-        yield Code.POLICY, f"it escalates to level {hop.step.level + 1}, which the definition does not have"
+    yield from _next_level(hop)
     reason = hop.asked.get("reason")
     if not isinstance(reason, str) or not reason.strip():
         yield Code.CAUSE, wrong_field("detail.reason", reason, "a text", "an escalation by a person has one")
@@ -577,8 +600,9 @@ def _reassigned(hop: Hop) -> Iterator[Problem]:
 def _reminded(hop: Hop) -> Iterator[Problem]:
     if hop.gate is None or hop.gate.remind is None:
         yield Code.POLICY, "it reminds, but the definition does not say so"
-    if hop.step.gate_due_at is not None and hop.line.at >= hop.step.gate_due_at:
-        yield Code.TIMER, f"it reminds at {hop.line.at}, but its deadline passed at {hop.step.gate_due_at}"
+    due_at = None if hop.step.open_gate is None else hop.step.open_gate.due_at
+    if due_at is not None and hop.line.at >= due_at:
+        yield Code.TIMER, f"it reminds at {hop.line.at}, but its deadline passed at {due_at}"
 
 
 def _gate(wanted: str) -> Guard:
@@ -705,15 +729,15 @@ def _earliest(hop: Hop) -> int:
 
 def _gate_timer(hop: Hop, gate: GateRule) -> object:
     """When a gate that opened, escalated or reminded is due next."""
-    line, step = hop.line, hop.step
+    line, opened = hop.line, hop.step.open_gate
     if line.trigger in ("gate_opened", "held"):
         return gate.timer(line.at, _after(line.at, gate.deadline))
-    if step.ballots is None:
+    if opened is None:
         return FREE
     if line.trigger == "reminded":
-        return gate.timer(line.at, step.gate_due_at)
+        return gate.timer(line.at, opened.due_at)
     levels = gate.levels
-    level = min(step.level + 1, len(levels) - 1)
+    level = min(opened.level + 1, len(levels) - 1)
     return gate.timer(line.at, _after(line.at, levels[level].deadline))
 
 
@@ -742,6 +766,9 @@ def _after(at: int, duration_us: int | None) -> int | None:
 
 
 # -- tables ----------------------------------------------------------------------------------------------------------
+ANSWERS = JUDGED | COMPLETES | {"children_started"}
+"""Hops of a main step that a policy was asked about."""
+
 GATE_TIMERS = frozenset({"gate_opened", "held", "escalated", "reminded"})
 """Triggers after which the terms of a gate say when it is due."""
 
@@ -773,7 +800,7 @@ HARD = frozenset({word.removesuffix("_tolerated") for word in TOLERATED} - {"dea
 REPORTED = frozenset(
     {
         "completed", "released", "waited", "completion_requested", "retry_scheduled", "failed", "failed_tolerated",
-        "rules_passed", "rules_failed", "rules_failed_tolerated", "held_exhausted",
+        "rules_passed", "rules_failed", "rules_failed_tolerated", "held_exhausted", "held_unfit",
     }
 )  # fmt: skip
 """Triggers that a report of the worker causes."""
@@ -791,6 +818,8 @@ EVENTS: Mapping[str, tuple[str, ...]] = {
     "failed": ("step_reported", "time_came"),
     "failed_tolerated": ("step_reported", "time_came"),
     "held_exhausted": ("step_reported", "time_came"),
+    "held_unfit": _REPORT,
+    "code_changed": ("code_changed",),
     "operator_retried": ("hold_decided",),
     "operator_completed": _PERSON,
     "operator_skipped": _PERSON,
@@ -893,6 +922,8 @@ GUARDS: Mapping[str, Guard] = {
     "slept": _slept,
     "wait_satisfied": _heard,
     "held_exhausted": _held,
+    "held_unfit": _unfit,
+    "code_changed": _other_code,
     "operator_retried": _operator("retried"),
     "operator_skipped": _operator("skipped"),
     "operator_completed": _operator("completed"),

@@ -1,6 +1,6 @@
 """Persons as a journal carries them from another run: at the end of a child, and with an adopted step.
 
-Plain values; it shares no code with the engine. `details.py` and `adoption.py` check the shape, `ballots.py` counts
+Plain values; it shares no code with the engine. `details.py` and `adoption.py` check the shape, `people.py` counts
 them.
 """
 

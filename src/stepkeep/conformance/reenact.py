@@ -10,13 +10,12 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, cast
 
 from msgspec.structs import replace
 
 from stepkeep.conformance.added import Additions
 from stepkeep.conformance.adoption import ADOPTING, Adoption
-from stepkeep.conformance.ballots import People
 from stepkeep.conformance.checkpoints import RECORDED, check_checkpoint
 from stepkeep.conformance.contract import Contract, PlannedRule, WaitRule, is_element_name
 from stepkeep.conformance.details import check_detail
@@ -25,6 +24,8 @@ from stepkeep.conformance.enabled import JOURNAL_FORMAT, Hop, check_enabled, wro
 from stepkeep.conformance.flows import Flows, rule_of
 from stepkeep.conformance.line import Line
 from stepkeep.conformance.machines import Say
+from stepkeep.conformance.people import Act, People
+from stepkeep.conformance.persons import is_persons
 from stepkeep.conformance.policies import check_pin, gate_rule, permit_of, terms_of, verdict_in
 from stepkeep.conformance.report import Code, quoted
 from stepkeep.conformance.resources import Resources
@@ -149,7 +150,8 @@ class Reenactment:
         self.arrived: Counter[str] = Counter()
         self.message_ids: dict[str, tuple[int, int]] = {}
         self.asked: Mapping[str, Any] = {}
-        self.people = People(self.contract)
+        gates = {place.name: place.gate for place in self.contract.places.values() if place.gate is not None}
+        self.people = People(contract.document.duties, gates, self._state_of)
         self.format = JOURNAL_FORMAT
         self.elements = Elements(contract)
         self.flows = Flows(self.contract)
@@ -195,7 +197,7 @@ class Reenactment:
         if line.event == "slot_granted":
             self._check_grant(line, say)
         if line.event == "child_ended":
-            self.people.carry(str(self.asked.get("step")), self.asked.get("persons"))
+            self._carry(str(self.asked.get("step")), self.asked.get("persons"))
 
     def check_in_time(self, line: Line, say: Say) -> None:
         """Nothing goes on with a run whose timeout has passed: the first event after it ends the run. A timer of a step
@@ -226,8 +228,8 @@ class Reenactment:
         if place is None or step is None:
             say(Code.CAUSE, f"metadata.detail.step is {quoted(self.asked.get('step'))}, which the run does not have")
             return
-        for code, said in self.people.violation(step, place, line, self.asked):
-            say(code, said)
+        for _, said in self.people.violated(self._act(place, line), step.terms or place.gate):
+            say(Code.PEOPLE, said)
         if line.about != "note":
             say(Code.CAUSE, "a refused act moves nothing, and this one does")
 
@@ -235,11 +237,8 @@ class Reenactment:
         before = self.asked.get("asked_before")
         if line.event == "run_started":
             self._check_requesters(line, before, say)
-        if line.event == "run_created" or (line.event == "run_started" and before):
-            # An idle run is asked for by the person who starts it, too.
-            self.people.requesters |= {line.actor, *(before if isinstance(before, list) else ())}
+        self.people.ask(line.event, line.actor, self.asked)
         if line.event == "run_created":
-            self.people.rules = self.asked.get("duty_rules", 1)
             self.format = self.asked.get("format", 1)
             self.start_at = self.asked.get("start_at")
             self.pinned = self.asked.get("policy_revision")
@@ -247,7 +246,7 @@ class Reenactment:
             if "continues" in self.asked or not self.planned:
                 self.adoption = Adoption(self.asked.get("continues"))
                 for name, persons in self.adoption.persons():
-                    self.people.carry(name, persons)
+                    self._carry(name, persons)
                 for problem in self.adoption.own_decisions(line.actor):
                     say(*problem)
 
@@ -276,8 +275,8 @@ class Reenactment:
         """The detail of a cause, as far as its event determines it."""
         for said in check_detail(line, self.asked):
             say(Code.CAUSE, said)
-        for code, said in check_pin(self.asked, self.pinned):
-            say(code, said)
+        for _, said in check_pin(self.asked, self.pinned):
+            say(Code.POLICY, said)
         if self.asked.get("vouched_by", "") == line.actor:
             said = wrong_field("detail.vouched_by", line.actor, "another name", "a program vouches for others")
             say(Code.CAUSE, said)
@@ -358,27 +357,28 @@ class Reenactment:
             self._fail(place, line, run_state, flag)
         for problem in self._grow(place, line):
             flag(*problem)
-        for problem in self.people.check(step, place, line, self.asked, self.steps):
-            flag(*problem)
+        self._people(step, place, line, flag)
         for problem in self.resources.follow(place, line, self.asked):
             flag(*problem)
-        self._follow_gate(step, place, line)
         self._remember(step, place, line, run_state)
 
-    def _follow_gate(self, step: Step, place: PlannedRule, line: Line) -> None:
-        gate = step.terms or place.gate
-        if gate is None:
-            return
-        if line.trigger in ("gate_opened", "held"):
-            step.ballots, step.level, step.named = [], 0, ()
-            step.gate_due_at = None if gate.deadline is None else line.at + gate.deadline
-            kept = self.adoption.deadlines.get(place.name)
-            if kept is not None and line.seq == 1 and step.gate_due_at is not None:
-                step.gate_due_at = min(step.gate_due_at, max(kept, line.at))
-        elif line.trigger == "escalated" and step.level < len(gate.escalate):
-            step.level += 1
-            deadline = gate.levels[step.level].deadline
-            step.gate_due_at = None if deadline is None else line.at + deadline
+    def _people(self, step: Step, place: PlannedRule, line: Line, flag: Say) -> None:
+        kept = self.adoption.deadlines.get(place.name) if line.seq == 1 else None
+        for rule, said in self.people.hop(self._act(place, line), step.terms or place.gate, kept):
+            flag(Code.TIMER if rule == "decision_late" else Code.PEOPLE, said)
+        step.open_gate = self.people.open.get(place.name)
+
+    def _act(self, place: PlannedRule, line: Line) -> Act:
+        states = line.source or "", line.target
+        is_main = place.phase == "main"
+        return Act(place.name, line.trigger, *states, line.event, line.actor, self.asked, line.seq, line.at, is_main)
+
+    def _carry(self, name: str, persons: object) -> None:
+        if is_persons(persons):
+            self.people.carry(name, cast(Mapping[str, Any], persons))
+
+    def _state_of(self, name: str) -> str:
+        return self._state(self.contract.numbers.get(name, -1))
 
     def rule_of(self, no: int) -> PlannedRule | None:
         """The place of a step; whether the failure of an element is tolerated depends on those before it, and on its
@@ -548,7 +548,11 @@ class Reenactment:
             step.losses += line.trigger == "lease_lost"
         if ends_attempt(line.trigger, line.target) and step.began_at == 0 and step.is_claim_known:
             step.began_at = step.claimed_at
-        step.is_exhausted = line.trigger == "held_exhausted"
+        step.is_exhausted = line.trigger in ("held_exhausted", "held_unfit")
+        if line.trigger == "held_unfit":
+            step.tried = (step.tried or frozenset()) | {self.asked.get("unfit")}
+        elif step.is_exhausted or line.event == "hold_decided":
+            step.tried = frozenset()
         if line.trigger in LOST_OR_NOT:
             step.was_lost = line.trigger == "lease_lost"
         if line.error is not None:
@@ -556,7 +560,7 @@ class Reenactment:
             step.is_unsure, step.last_error = line.error.startswith(UNSURE), line.error
         if line.trigger in RULED_OUT or (line.source == "validating" and line.trigger == "cancelled"):
             self._completed_in_vain(step, line)
-        if line.trigger == "operator_retried":
+        if line.trigger in ("operator_retried", "code_changed"):
             step.spent, step.began_at, step.losses = (line.attempt or 1) - 1, 0, 0
         if line.trigger == "claimed":
             step.holder = line.actor

@@ -58,7 +58,7 @@ BEGINS = {
 SETTLING = (
     "run_started", "step_claimed", "step_reported", "time_came", "gate_decided", "gate_reassigned", "hold_decided",
     "step_decided", "completion_signalled", "message_arrived", "child_ended", "slot_granted", "cancel_requested",
-    "unpause_requested",
+    "unpause_requested", "code_changed",
 )  # fmt: skip
 """Events that can end or open a step, or go on with a run, and so move whatever follows from that."""
 
@@ -90,7 +90,7 @@ GOES_ON = frozenset(
 RUN_TRIGGERS = frozenset(trigger for trigger, _ in RUN)
 STEP_TRIGGERS = frozenset(trigger for trigger, _ in STEP)
 OWN_TRIGGERS = RUN_TRIGGERS - STEP_TRIGGERS - {"step_failed"}
-FAILING = frozenset({trigger for trigger, _ in CATEGORIES} | {"lease_lost"})
+FAILING = frozenset({trigger for trigger, _ in CATEGORIES} | {"lease_lost", "held_unfit"})
 TARGETS = {trigger: target for trigger, target in STEP if (trigger, target) != ("lease_lost", "validating")}
 STOPS = frozenset({"stopped_failed", "undo_started", "undone", "undo_failed"})
 FAILURES = frozenset({"step_failed", "rejected", "deadline_passed", "operator_failed"})
@@ -303,8 +303,8 @@ class ShownRun:
         if missing := sorted(needed - asked.keys()):
             comes = quoted(line.trigger if line.trigger == "waited" else line.event)
             say(Code.CAUSE, wrong_field(f"detail.{missing[0]}", None, "a value", f"{comes} comes with one"))
-        for code, said in check_pin(asked, self._pinned):
-            say(code, said)
+        for _, said in check_pin(asked, self._pinned):
+            say(Code.POLICY, said)
         if line.event in ("run_created", "run_started"):
             origin = line.seq, line.actor
             if self._once.setdefault(line.event, origin) != origin:
@@ -406,10 +406,10 @@ class ShownRun:
         past = Step(place.no, place.name, place.phase)
         past.forget()
         past.forget_claim()
-        past.leased, past.fence, past.ballots = way.source.is_held, step.fence, None
+        past.leased, past.fence = way.source.is_held, step.fence
         past.seen_at, past.is_permit_unseen = step.seen_at, True
         past.attempt = line.attempt or step.attempt
-        past.is_exhausted = line.event == "hold_decided"
+        past.is_exhausted, past.tried = line.event == "hold_decided", None
         past.was_held = place.name in self._held
         if step.claim is not None and step.claim.fence == line.fence:
             past.holder = step.claim.actor

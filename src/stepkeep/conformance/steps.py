@@ -5,11 +5,9 @@ It checks each hop against earlier hops of the same step. `history.py` checks wh
 
 from __future__ import annotations
 
-from typing import Any
-
-from stepkeep.conformance.contract import GateRule
 from stepkeep.conformance.line import Line
 from stepkeep.conformance.machines import Say
+from stepkeep.conformance.people import ASKED, GateRule, OpenGate
 from stepkeep.conformance.report import Code, quoted
 
 NEW = "new"
@@ -19,12 +17,10 @@ UNDER_LEASE = frozenset(
     {
         "completed", "released", "lease_lost", "waited", "completion_requested", "retry_scheduled",
         "rules_passed", "rules_failed", "rules_failed_tolerated", "failed", "failed_tolerated", "held_exhausted",
+        "held_unfit",
     }
 )  # fmt: skip
 """Triggers that only the worker holding the step can cause."""
-
-ASKED = "escalation_requested"
-"""The event by which a person does what otherwise time does."""
 
 TIMED = frozenset(
     {
@@ -82,16 +78,14 @@ class Step:
         self.count = 1  # how many messages end the wait of its handler, at least
         self.may_refuse = False  # whether its handler chooses messages
         self.is_hard = self.is_exhausted = False
+        self.tried: frozenset[object] | None = frozenset()
+        """Digests of the code of a flow that does not fit; None where the log does not tell."""
         self.category: str | None = None
         self.error: str | None = None
         self.last_error: str | None = None
         self.is_unsure: bool | None = False
-        self.ballots: list[Any] | None = None
-        self.violations: set[tuple[str, str]] = set()  # who tried what their duties rule out, since it waits
+        self.open_gate: OpenGate | None = None
         self.checkpoints: set[str] = set()  # what its handler has recorded while it ran
-        self.level = 0
-        self.named: tuple[str, ...] = ()  # approvers whom an operator added
-        self.gate_due_at: int | None = None
         self.terms: GateRule | None = None
         self.permit: str | None = None
         self.is_permit_unseen = False  # the dialect may have hidden a hold, and with it the rule that was approved

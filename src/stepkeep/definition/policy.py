@@ -44,7 +44,7 @@ MAX_CASES = 2_000
 
 
 class CaseBlock(Block):
-    """A case for `policy test`: facts, and the verdict that they must give."""
+    """A case for `policies test`: facts, and the verdict that they must give."""
 
     name: Text
     given: dict[str, Any]
@@ -138,7 +138,7 @@ def publishable_policy(source: str | FilePath | Mapping[str, Any]) -> PolicyDocu
         names = ", ".join(case.name for case, _ in failed[:5])
         raise InvalidInput(
             f"{len(failed)} of {len(cases)} cases of policy {document.name} have another verdict: {names}. "
-            "Try it with `stepkeep policy test`."
+            "Try it with `stepkeep policies test`."
         )
     return document
 
@@ -156,7 +156,7 @@ def _is_expected(case: Case, verdict: Verdict) -> bool:
 def _problems(written: PolicyBlock) -> Iterator[Finding]:
     yield from _rule_problems(written.rules, ("rules",), LIVE_FACTS)
     if not written.rules and not written.budgets:
-        yield Finding((), "A policy has rules or budgets.", "Add some, or end the policy with `stepkeep policy off`.")
+        yield Finding((), "A policy has rules or budgets.", "Add some, or end the policy with `stepkeep policies off`.")
     names = {rule.name for rule in written.rules}
     budgets = Counter(budget.name for budget in written.budgets)
     for place, budget in enumerate(written.budgets):

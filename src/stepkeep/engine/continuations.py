@@ -1,4 +1,5 @@
-"""New runs that go on with finished ones: `engine.continuations`."""
+"""Runs that go on: `engine.continuations` makes new ones of finished ones, `engine.migrations` gives live ones another
+version."""
 
 from __future__ import annotations
 
@@ -13,14 +14,17 @@ from stepkeep.kernel.composition.adoption import ContinuationKind
 from stepkeep.kernel.errors import InvalidInput
 from stepkeep.kernel.machine.bounds import MAX_VERSION
 from stepkeep.operations import validate
-from stepkeep.operations.access import READ, START
+from stepkeep.operations.access import OPERATE, READ, START
 from stepkeep.operations.answers import says
-from stepkeep.operations.continuation import going_on
+from stepkeep.operations.continuation import going_on, jobs, migrating
 from stepkeep.operations.continuation.going_on import ContinuationOptions, ContinuationPreview
-from stepkeep.operations.operation import Actor, IdempotencyKey, Name, RunId, group, operation
+from stepkeep.operations.continuation.jobs import JobView
+from stepkeep.operations.continuation.migrating import Migrated, MigrationPreview, MigrationsPreview
+from stepkeep.operations.operation import Actor, IdempotencyKey, Name, RunId, Words, group, operation
 from stepkeep.operations.pipeline.start import Started
+from stepkeep.store.rows import JobAction
 
-Version = Annotated[Annotated[int, Meta(ge=1, le=MAX_VERSION)] | None, says("A newer version of the workflow.")]
+NewerVersion = Annotated[Annotated[int, Meta(ge=1, le=MAX_VERSION)] | None, says("A newer version of the workflow.")]
 From = Annotated[Name, says("The step; it and all that depends on it run again.")]
 Input = Annotated[Any, says("Another input; that of the old run by default.")]
 
@@ -42,9 +46,10 @@ class AsyncContinuations(AsyncGroup):
         status=201,
         done="Created",
         creates="/runs/{run_id}",
+        agents="changes",
     )
     async def retry(
-        self, run_id: RunId, *, version: Version = None, idempotency_key: IdempotencyKey = None, by: Actor = None
+        self, run_id: RunId, *, version: NewerVersion = None, idempotency_key: IdempotencyKey = None, by: Actor = None
     ) -> Started:
         """A new run that continues after a fix: finished steps are adopted, the others run again.
 
@@ -65,6 +70,7 @@ class AsyncContinuations(AsyncGroup):
         status=201,
         done="Created",
         creates="/runs/{run_id}",
+        agents="changes",
         example={"start": "ship"},
     )
     async def rerun(
@@ -73,7 +79,7 @@ class AsyncContinuations(AsyncGroup):
         start: From,
         *,
         input: Input = None,  # noqa: A002 - the word users know
-        version: Version = None,
+        version: NewerVersion = None,
         idempotency_key: IdempotencyKey = None,
         by: Actor = None,
     ) -> Started:
@@ -95,19 +101,19 @@ class AsyncContinuations(AsyncGroup):
         status=201,
         done="Created",
         creates="/runs/{run_id}",
-        example={"at": "ship", "input": {"country": "CH"}},
+        example={"start": "ship", "input": {"country": "CH"}},
     )
     async def fork(
         self,
         run_id: RunId,
-        at: From,
+        start: From,
         *,
         input: Input = None,  # noqa: A002 - the word users know
-        version: Version = None,
+        version: NewerVersion = None,
         idempotency_key: IdempotencyKey = None,
         by: Actor = None,
     ) -> Started:
-        """A new run that takes another course from the step `at`, with another input if one is given.
+        """A new run that takes another course from the step `start`, with another input if one is given.
 
         It has no business key, and never undoes what the earlier run did.
 
@@ -115,7 +121,9 @@ class AsyncContinuations(AsyncGroup):
         >>> engine.work_on(engine.continuations.fork(done.run_id, "greet", input={"name": "Bo"}).run_id).output
         'Hello, Bo'
         """
-        return await self._continue_run(run_id, _wanted(ContinuationKind.FORK, at, input, version), idempotency_key, by)
+        return await self._continue_run(
+            run_id, _wanted(ContinuationKind.FORK, start, input, version), idempotency_key, by
+        )
 
     @operation(
         READ,
@@ -132,7 +140,7 @@ class AsyncContinuations(AsyncGroup):
         *,
         start: Annotated[Name | None, says("The step of a rerun or a fork.")] = None,
         input: Input = None,  # noqa: A002 - the word users know
-        version: Version = None,
+        version: NewerVersion = None,
         by: Actor = None,
     ) -> ContinuationPreview:
         """What a retry, rerun or fork (`how`) would adopt and run again, and which effects may happen twice. It writes
@@ -177,3 +185,120 @@ def _wanted(
         given=None if given is None else encode_payload(given),
         version=version,
     )
+
+
+Version = Annotated[int, Meta(ge=1, le=MAX_VERSION)]
+To = Annotated[Version, says("The version to go on under.")]
+Of = Annotated[Version | None, says("Only runs of this version.")]
+Workflow = Annotated[Name, says("The name of the workflow.")]
+
+
+@group("migrations", "Runs")
+class AsyncMigrations(AsyncGroup):
+    """Live runs that go on under another version: what has settled is adopted, and nothing that began is lost.
+
+    >>> _ = engine.run(hello, {"name": "Ada"})
+    >>> engine.migrations.preview_all("hello", 1).examined
+    0
+    """
+
+    @operation(
+        OPERATE,
+        "POST /runs/{run_id}/migrate",
+        "migrate_run",
+        "Go on with a live run under another version",
+        example={"to": 2},
+    )
+    async def migrate(self, run_id: RunId, to: To, *, reason: Words = "", by: Actor = None) -> Migrated:
+        """End a live run as cancelled, and go on with it as a new run under version `to`: both, or neither.
+
+        `new_run_id` of the answer is that run. It has the business key, and adopts what had settled with its undo.
+        A run that cannot be migrated is refused with every reason (`error.winner["reasons"]`), and goes on as it was.
+        The same request again answers with the run that was made.
+
+        >>> started = engine.start(hello, {"name": "Ada"})
+        >>> newer = sk.Workflow("hello", version=2)
+        >>> _ = newer.step("greet", greet, timeout="5s")
+        >>> _ = engine.publish(newer)
+        >>> engine.migrations.migrate(started.run_id, 2, reason="greet is limited", by="bea").version
+        2
+        """
+        return await migrating.migrate(
+            self._transactor, self._starter, validate.run_id(run_id), to, caller=self._caller(by), reason=reason
+        )
+
+    @operation(
+        READ,
+        "POST /runs/{run_id}/migration-preview",
+        "preview_migration",
+        "Can a run go on under another version?",
+        agents="reads",
+        example={"to": 2},
+    )
+    async def preview(self, run_id: RunId, to: To, *, by: Actor = None) -> MigrationPreview:
+        """What a migration would adopt and run, or every reason why the run stays. It writes nothing.
+
+        >>> started = engine.start(hello, {"name": "Ada"})
+        >>> newer = sk.Workflow("hello", version=2)
+        >>> _ = newer.step("greet", greet, timeout="5s")
+        >>> _ = engine.publish(newer)
+        >>> engine.migrations.preview(started.run_id, 2).runs
+        ['greet']
+        """
+        return await migrating.preview(self._transactor, validate.run_id(run_id), to, caller=self._caller(by))
+
+    @operation(
+        OPERATE,
+        "POST /migrations/{workflow}",
+        "migrate_runs",
+        "Add a job that migrates the live runs of a workflow",
+        example={"to": 2},
+    )
+    async def migrate_all(
+        self, workflow: Workflow, to: To, *, of: Of = None, reason: Words = "", by: Actor = None
+    ) -> JobView:
+        """Add a job that migrates the live runs of a workflow; with `of`, only those of that version.
+
+        Workers carry it out, run by run. `engine.jobs.show(job)` counts the runs that were migrated (`done`) and that
+        stay (`refused`); `engine.jobs.runs(job)` names each with its new run, or with the reason why it stays.
+
+        >>> _ = engine.publish(hello)
+        >>> engine.migrations.migrate_all("hello", 1).runs
+        0
+        """
+        caller = self._caller(by)
+        options = {"workflow": workflow, "to": to, "of": of, "reason": validate.words("the reason", reason)}
+        found = await migrating.live_runs(self._transactor, workflow, to, tenant=self._tenant, of=of)
+        return await jobs.add_job(
+            self._transactor,
+            JobAction.MIGRATE,
+            sorted(found),
+            options,
+            caller=caller,
+            idempotency_key=None,
+            digest=jobs.digest_of(JobAction.MIGRATE, options),
+        )
+
+    @operation(
+        READ,
+        "POST /migrations/{workflow}/preview",
+        "preview_migrations",
+        "Which live runs would a migration concern?",
+        agents="reads",
+        example={"to": 2},
+    )
+    async def preview_all(self, workflow: Workflow, to: To, *, of: Of = None, by: Actor = None) -> MigrationsPreview:
+        """Which live runs a migration concerns, by state and version, which would stay, and why. It writes nothing.
+
+        >>> _ = engine.publish(hello)
+        >>> engine.migrations.preview_all("hello", 1).could_migrate
+        0
+        """
+        return await migrating.preview_all(
+            self._transactor, validate.key("the workflow", workflow), to, of=of, caller=self._caller(by)
+        )
+
+
+class Migrations(Blocking[AsyncMigrations]):
+    migrate, preview = blocking(AsyncMigrations.migrate), blocking(AsyncMigrations.preview)
+    migrate_all, preview_all = blocking(AsyncMigrations.migrate_all), blocking(AsyncMigrations.preview_all)

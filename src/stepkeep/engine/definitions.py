@@ -1,7 +1,4 @@
-"""The engine's part about definitions: publish workflows and schemas, and find what can be started.
-
-Each method checks its arguments and calls operations. It starts nothing. `AsyncEngine` inherits it.
-"""
+"""The engine's schemas and definitions, and published versions: `engine.versions`."""
 
 from __future__ import annotations
 
@@ -15,7 +12,8 @@ from msgspec import Meta
 from stepkeep.definition.bounds import MAX_VERSION
 from stepkeep.dialects.registry import load_file
 from stepkeep.engine.arguments import looks_like_a_file, optional_key
-from stepkeep.engine.base import AsyncBase
+from stepkeep.engine.base import AsyncBase, AsyncGroup
+from stepkeep.engine.blocking import Blocking, blocking
 from stepkeep.kernel.definition import Definition
 from stepkeep.kernel.errors import InvalidInput
 from stepkeep.kernel.people.authority import Caller
@@ -23,14 +21,17 @@ from stepkeep.kernel.plan import Plan
 from stepkeep.operations import validate
 from stepkeep.operations.access import OPERATE, READ, Scope
 from stepkeep.operations.answers import says
+from stepkeep.operations.definitions import withdrawn
 from stepkeep.operations.definitions.publish import (
     Definitions,
+    DefinitionView,
     Newest,
     as_draft,
     find_plan,
     is_published,
     list_published,
     publish,
+    show_published,
 )
 from stepkeep.operations.definitions.schemas import (
     Schemas,
@@ -41,7 +42,8 @@ from stepkeep.operations.definitions.schemas import (
     show_schema,
 )
 from stepkeep.operations.definitions.versions import VersionDifferences, compare_versions
-from stepkeep.operations.operation import group, operation
+from stepkeep.operations.definitions.withdrawn import MAX_REASON, Restored, Withdrawn
+from stepkeep.operations.operation import Actor, Row, group, operation
 from stepkeep.operations.runs.diagnosis import UnservedSteps, unserved_steps
 from stepkeep.operations.triggers.manage import install
 from stepkeep.operations.typed import InPython
@@ -49,6 +51,7 @@ from stepkeep.operations.typed import InPython
 if TYPE_CHECKING:
     from stepkeep.definition.python.registry import Output
     from stepkeep.definition.python.workflow import Workflow
+
 
 log = logging.getLogger("stepkeep.engine")
 
@@ -63,7 +66,7 @@ Ref = Annotated[str, Meta(description="The reference of a schema.", examples=["o
 Document = Annotated[
     Mapping[str, Any], InPython(dict[str, Any]), Meta(description="A JSON Schema.", examples=[{"type": "object"}])
 ]
-WorkflowName = Annotated[str, Meta(description="The name of a workflow.", examples=["hello"])]
+WorkflowName = Annotated[str, Meta(max_length=255, description="The name of a workflow.", examples=["hello"])]
 OfWorkflow = Annotated[Annotated[str, Meta(max_length=255)] | None, says("Only the versions of this one.")]
 Version = Annotated[int, Meta(ge=1, le=MAX_VERSION)]
 PublishedVersion = Annotated[Version | None, says("By default the highest one.")]
@@ -246,3 +249,91 @@ class AsyncDefinitions(AsyncBase):
         """
         name = validate.key("the name of a workflow", workflow)
         return await compare_versions(self.transactor, name, old, new, tenant=self.tenant, live=live)
+
+
+Reason = Annotated[str, Meta(min_length=1, max_length=MAX_REASON)]
+
+
+@group("versions", "Workflows")
+class AsyncVersions(AsyncGroup):
+    """Shows published versions, withdraws them, and restores them.
+
+    >>> _ = engine.publish(hello)
+    >>> engine.versions.withdraw("hello", 1, reason="it greets the wrong person").state
+    'withdrawn'
+    """
+
+    @operation(
+        READ,
+        "GET /workflows/{name:path}",
+        "get_workflow",
+        "Show the highest version of a workflow",
+        names={"workflow": "name"},
+        here=("version",),
+        elsewhere=[
+            Row(
+                READ,
+                "GET /workflows/{name:path}/versions/{version}",
+                "get_workflow_version",
+                "Show a version of a workflow",
+                names={"workflow": "name"},
+            )
+        ],
+    )
+    async def show(self, workflow: WorkflowName, version: Version | None = None) -> DefinitionView:
+        """A published version with its definition, every default made explicit; by default the highest one.
+
+        >>> _ = engine.publish(hello)
+        >>> found = engine.versions.show("hello")
+        >>> found.definition.version, found.document["steps"][0]["name"]
+        (1, 'greet')
+        """
+        name = validate.key("the name of a workflow", workflow)
+        return await show_published(self._transactor, name, version, tenant=self._tenant)
+
+    @operation(
+        OPERATE,
+        "POST /workflows/{name:path}/versions/{version}/withdraw",
+        "withdraw_version",
+        "Withdraw a version of a workflow",
+        names={"workflow": "name"},
+        example={"reason": "it pays twice"},
+    )
+    async def withdraw(
+        self, workflow: WorkflowName, version: Version, *, reason: Reason, by: Actor = None
+    ) -> Withdrawn:
+        """Let no run of a published version start any more. Its live runs go on.
+
+        The answer names the triggers that would start it: their firings are refused on record.
+
+        >>> _ = engine.publish(hello)
+        >>> engine.versions.withdraw("hello", 1, reason="it greets the wrong person").triggers
+        []
+        """
+        told = await withdrawn.withdraw(self._transactor, workflow, version, caller=self._caller(by), reason=reason)
+        self._starter.withdrawals.forget(self._tenant)
+        return told
+
+    @operation(
+        OPERATE,
+        "POST /workflows/{name:path}/versions/{version}/restore",
+        "restore_version",
+        "Restore a withdrawn version",
+        names={"workflow": "name"},
+    )
+    async def restore(self, workflow: WorkflowName, version: Version, *, by: Actor = None) -> Restored:
+        """Let runs of a withdrawn version start again.
+
+        >>> _ = engine.publish(hello)
+        >>> _ = engine.versions.withdraw("hello", 1, reason="it greets the wrong person")
+        >>> engine.versions.restore("hello", 1).state
+        'published'
+        """
+        told = await withdrawn.restore(self._transactor, workflow, version, caller=self._caller(by))
+        self._starter.withdrawals.forget(self._tenant)
+        return told
+
+
+class Versions(Blocking[AsyncVersions]):
+    show, withdraw = blocking(AsyncVersions.show), blocking(AsyncVersions.withdraw)
+    restore = blocking(AsyncVersions.restore)

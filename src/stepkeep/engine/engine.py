@@ -427,6 +427,7 @@ class Engine(Groups):
     result, show, explain = blocking(AsyncEngine.result), blocking(AsyncEngine.show), blocking(AsyncEngine.explain)
     approvals, status = blocking(AsyncEngine.approvals), blocking(AsyncEngine.status)
     statistics, metrics = blocking(AsyncEngine.statistics), blocking(AsyncEngine.metrics)
+    errors = blocking(AsyncEngine.errors)
     definitions, compare_versions = blocking(AsyncEngine.definitions), blocking(AsyncEngine.compare_versions)
     unserved, compare_runs = blocking(AsyncEngine.unserved), blocking(AsyncEngine.compare_runs)
     workers, runs, log = blocking(AsyncEngine.workers), blocking(AsyncEngine.runs), blocking(AsyncEngine.log)

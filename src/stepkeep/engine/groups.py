@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 from stepkeep.engine.base import AsyncBase, part
 from stepkeep.engine.blocking import blocking_group
-from stepkeep.engine.continuations import AsyncContinuations, Continuations
+from stepkeep.engine.continuations import AsyncContinuations, AsyncMigrations, Continuations, Migrations
+from stepkeep.engine.definitions import AsyncVersions, Versions
 from stepkeep.engine.hooks import AsyncHooks, Hooks
 from stepkeep.engine.interventions import AsyncInterventions, Interventions
 from stepkeep.engine.jobs import AsyncJobs, Jobs
-from stepkeep.engine.keys import AsyncKeys, Keys
 from stepkeep.engine.limits import AsyncPauses, AsyncResources, AsyncSlots, Pauses, Resources, Slots
 from stepkeep.engine.messages import AsyncMailbox, AsyncMessages, Mailbox
-from stepkeep.engine.migrations import AsyncMigrations, Migrations
 from stepkeep.engine.outbox import AsyncOutbox, Outbox
 from stepkeep.engine.policies import AsyncPolicies
 from stepkeep.engine.run_actions import AsyncRunActions
@@ -26,8 +25,7 @@ from stepkeep.engine.sinks import AsyncSinks, Sinks
 from stepkeep.engine.starting import AsyncStarting
 from stepkeep.engine.tenants import AsyncAudit, AsyncNetwork, AsyncTenants, Audit, Network, Tenants
 from stepkeep.engine.triggers import AsyncTriggers, Triggers
-from stepkeep.engine.users import AsyncUsers, Users
-from stepkeep.engine.versions import AsyncVersions, Versions
+from stepkeep.engine.users import AsyncKeys, AsyncUsers, Keys, Users
 from stepkeep.operations.access import Access, guarded
 from stepkeep.operations.people.quotas import QuotaKeeper
 from stepkeep.operations.runs.spans import find_spans

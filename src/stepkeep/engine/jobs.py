@@ -90,6 +90,7 @@ class AsyncJobs(AsyncGroup):
         where: Annotated[Mapping[str, Any] | None, InPython(Where | None), says("Which runs; or else `runs`.")] = None,
         runs: Annotated[Iterable[str] | None, InPython(Runs | None), says("The ids of the runs.")] = None,
         compensate: Annotated[bool, says("With cancel: undo first what the runs did.")] = False,
+        unfinished: Annotated[bool, says("With rerun: do only what did not finish, and adopt the rest.")] = False,
         reason: Annotated[Words, says("With cancel, pause and resume.")] = "",
         dry_run: Annotated[bool, says("Write nothing, and say which runs they are.")] = False,
         idempotency_key: IdempotencyKey = None,
@@ -101,8 +102,8 @@ class AsyncJobs(AsyncGroup):
         `where` has the filters of `engine.runs`; `runs` names runs instead. Without a state, `cancel` is about runs
         that have not ended, `rerun` about those that did not succeed, `pause` about those that are queued, running or
         blocked, and `resume` about paused ones. A job is for at most 100,000 runs, which are chosen now; workers act on
-        them in small batches. `rerun` needs the scope start, everything else the scope operate. A dry run only says
-        which runs they are.
+        them in small batches. A rerun begins anew, or with `unfinished` goes on like `continuations.retry`. `rerun`
+        needs the scope start, everything else the scope operate. A dry run only says which runs they are.
 
         >>> run = engine.start(hello, {"name": "Ada"}, business_key="order-9").run_id
         >>> job = engine.jobs.start("cancel", where={"business_key": "order-9"}, reason="sent twice")
@@ -117,7 +118,10 @@ class AsyncJobs(AsyncGroup):
             raise InvalidInput("compensate and reason go with cancel: a rerun has neither.")
         if what in (JobAction.PAUSE, JobAction.RESUME) and said.pop("compensate"):
             raise InvalidInput(f"compensate goes with cancel: a job that is to {what} undoes nothing.")
-        options: dict[str, Any] = {"where": _shown(filters), **({} if what is JobAction.RERUN else said)}
+        if unfinished and what is not JobAction.RERUN:
+            raise InvalidInput(f"unfinished goes with rerun: a job that is to {what} starts no run.")
+        ways = {"unfinished": True} if unfinished else {}
+        options: dict[str, Any] = {"where": _shown(filters), **(ways if what is JobAction.RERUN else said)}
         key = optional_key("the idempotency key", idempotency_key)
         caller = self._caller(by)
         digest = jobs.digest_of(what, {**options, "runs": named})

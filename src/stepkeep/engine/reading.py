@@ -22,7 +22,6 @@ from stepkeep.engine.hosted import vitals_of
 from stepkeep.engine.result import Result
 from stepkeep.kernel.errors import InvalidInput
 from stepkeep.kernel.machine.states import RunState
-from stepkeep.metrics.embedded import exposition_of
 from stepkeep.operations import validate
 from stepkeep.operations.access import READ, Scope
 from stepkeep.operations.answers import says
@@ -34,6 +33,7 @@ from stepkeep.operations.people import approvals
 from stepkeep.operations.people.approvals import ApprovalList
 from stepkeep.operations.runs import diagnosis, projected, views
 from stepkeep.operations.runs.diagnosis import ExplanationView
+from stepkeep.operations.runs.failing import ErrorList, read_errors
 from stepkeep.operations.runs.run_answers import PastView, RunDifferences, RunList, RunView, StepView
 from stepkeep.operations.runs.run_differences import compare_runs
 from stepkeep.operations.runs.search import Terms, search_runs
@@ -263,6 +263,18 @@ class AsyncReading(AsyncBase):
         taken = duration("statistics: window", window)
         return await read_statistics(self.transactor, tenant=self.tenant, window=taken)
 
+    @operation(READ, "GET /errors", "get_errors", "The errors that stopped runs, grouped", agents="reads")
+    async def errors(self, *, window: Window = "24h", workflow: Asked = None) -> ErrorList:
+        """The errors that stopped runs: grouped by workflow, step, category and message without its numbers.
+
+        The newest 5,000 stopped runs within `window` are looked at; a run that was cancelled is none of them.
+
+        >>> engine.errors(window="1h").is_complete
+        True
+        """
+        taken = duration("errors: window", window)
+        return await read_errors(self.transactor, tenant=self.tenant, window=taken, workflow=workflow)
+
     async def metrics(self) -> str:
         """The metrics of this process in the text format of Prometheus, for an endpoint of the host program.
 
@@ -272,7 +284,13 @@ class AsyncReading(AsyncBase):
         True
         """
         if self._exposition is None:
-            self._exposition = exposition_of(self.transactor, self.tenant, lambda: vitals_of(self._hosted))
+            try:
+                from stepkeep.metrics.exposition import Exposition
+            except ImportError:
+                said = "metrics need one more library. Install it: pip install 'stepkeep[server]'."
+                raise InvalidInput(said) from None
+            self._exposition = Exposition(self.transactor, tenant=self.tenant, workers=lambda: vitals_of(self._hosted))
+            self._exposition.begin()
         body, _ = await self._exposition.text()
         return body.decode()
 

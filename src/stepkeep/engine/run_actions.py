@@ -268,7 +268,12 @@ class AsyncRunActions(AsyncBase):
         return people.answer_of(RunChange, accepted)
 
     @operation(
-        OPERATE, "POST /runs/{run_id}/pause", "pause_run", "Pause a run", example={"reason": "the shop is closed"}
+        OPERATE,
+        "POST /runs/{run_id}/pause",
+        "pause_run",
+        "Pause a run",
+        agents="changes",
+        example={"reason": "the shop is closed"},
     )
     async def pause(self, run_id: RunId, *, reason: Words = "", by: Actor = None) -> RunChange:
         """Claim nothing more of a run until it is resumed. What is in flight settles; deadlines and the timeout of the
@@ -286,6 +291,7 @@ class AsyncRunActions(AsyncBase):
         "POST /runs/{run_id}/resume",
         "resume_run",
         "Go on with a paused run",
+        agents="changes",
         example={"reason": "the shop is closed"},
     )
     async def resume(self, run_id: RunId, *, reason: Words = "", by: Actor = None) -> RunChange:

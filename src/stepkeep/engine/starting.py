@@ -417,6 +417,7 @@ class AsyncStarting(AsyncDefinitions, AsyncReading):
         status=201,
         done="Created",
         creates="/runs/{run_id}",
+        agents="changes",
     )
     async def rerun(
         self,

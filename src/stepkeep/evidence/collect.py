@@ -29,7 +29,7 @@ from stepkeep.evidence.people import PeopleRecord, read_record
 from stepkeep.evidence.verifier import ACTS
 from stepkeep.kernel.composition.adoption import ContinuationKind
 from stepkeep.kernel.composition.child_runs import is_child
-from stepkeep.kernel.definition import Flow, OnExceeded, decode_definition
+from stepkeep.kernel.definition import OnExceeded, decode_definition
 from stepkeep.kernel.errors import Conflict, DefinitionChanged, PayloadSealed, Unreadable
 from stepkeep.kernel.machine.journal import SealedEntry, open_entry
 from stepkeep.kernel.machine.rows import Child, ChildState, Run
@@ -222,7 +222,7 @@ async def _chain_of(transactor: Transactor, one: Collected, asked: Child | None)
         plan = await plans.plan_for(transactor, one.whole.record.run)
     except DefinitionChanged:
         return None  # its log has no names, and its certificate says so
-    if not any(isinstance(step.growth, Flow) for step in plan.steps):
+    if not plan.has_flows:
         return None
     own, store, tenant = await one.in_chain(), transactor.store, one.whole.record.run.tenant
     then = continued_in(own.lines)

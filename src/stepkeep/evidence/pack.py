@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import zipfile
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
@@ -112,11 +113,24 @@ def zipped(made: Mapping[str, bytes], signatures: Lines) -> bytes:
     return buffer.getvalue()
 
 
+SHIPPED = (
+    ("edges", "names"), ("conformance", "people"), ("conformance", "policies"), ("evidence", "ed25519"),
+    ("evidence", "register"), ("evidence", "rules"),
+)  # fmt: skip
+"""The modules of which the verifier is made, each with the standard library and those before it alone."""
+_OWN_IMPORTS = re.compile(r"^from stepkeep\.[^(\n]*(?:\([^)]*\).*|)\n", re.MULTILINE)
+
+
 def verifier_source() -> bytes:
-    """The verifier as it is shipped in every pack: one file, with the rule for names in place of its import."""
-    rule = files("stepkeep.edges").joinpath("names.py").read_text("utf-8").partition("annotations\n")[2].strip()
-    source = files("stepkeep.evidence").joinpath("verifier.py").read_text("utf-8")
-    return source.replace("from stepkeep.edges.names import same_names\n", f"# -- names\n{rule}\n", 1).encode()
+    """The verifier as it is shipped in every pack: one file, with its modules in place of their imports."""
+
+    def parted(package: str, name: str) -> tuple[str, str]:
+        source = files(f"stepkeep.{package}").joinpath(f"{name}.py").read_text("utf-8")
+        head, mark, rest = source.partition("from __future__ import annotations\n")
+        return head + mark, _OWN_IMPORTS.sub("", rest)
+
+    head, verifier = parted("evidence", "verifier")
+    return "\n\n".join([head, *(parted(*one)[1].strip() for one in SHIPPED), verifier.strip(), ""]).encode()
 
 
 def _arrows(machine: Machine[Any, Any]) -> list[list[str | None]]:

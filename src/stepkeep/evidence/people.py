@@ -11,7 +11,8 @@ from typing import Any, Required, TypedDict
 
 import msgspec
 
-from stepkeep.evidence.verifier import Register, sha256
+from stepkeep.evidence.register import Register
+from stepkeep.evidence.verifier import sha256
 from stepkeep.kernel.errors import Contended
 from stepkeep.kernel.people.authority import Authority, Caller
 from stepkeep.operations.people.audit import told_of_chain, verify_chain

@@ -14,7 +14,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from stepkeep.evidence.verifier import BASE, ORDER, challenge, encode_point, head_message, multiply, pack_message
+from stepkeep.evidence.ed25519 import BASE, ORDER, challenge, encode_point, multiply
+from stepkeep.evidence.verifier import head_message, pack_message
 from stepkeep.kernel.errors import InvalidInput
 from stepkeep.kernel.machine.rows import Run
 

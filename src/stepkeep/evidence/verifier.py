@@ -17,11 +17,43 @@ import re
 import sys
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
 from typing import IO, Any, NamedTuple
 
-from stepkeep.edges.names import same_names
+from stepkeep.conformance.people import (
+    ASKED,
+    COMPLETES,
+    COUNTED,
+    OPENS,
+    REASSIGNED,
+    SENT_BACK,
+    Act,
+    People,
+    Problem,
+    Standing,
+    duty_of,
+    gate_of,
+    own_decision,
+)  # fmt: skip
+from stepkeep.conformance.policies import (
+    CANNOT_EVALUATE,
+    EFFECTS,
+    EXCEEDED,
+    JUDGED,
+    Concerned,
+    check_pin,
+    check_verdict,
+    kind_of,
+    opening_of,
+    permit_of,
+    rules_about,
+    terms_of,
+    verdict_in,
+)  # fmt: skip
+from stepkeep.evidence.ed25519 import verify_signature
+from stepkeep.evidence.register import Register, counts, is_over, may_name, ordered
+from stepkeep.evidence.rules import CannotReplay, Unknown, evaluate
 
 FORMAT, FIRST_FORMAT = "stepkeep-evidence/2", "stepkeep-evidence/1"
 MANIFEST, SIGNATURES = "manifest.json", "signature.json"
@@ -494,11 +526,6 @@ def check_signatures(checks: Checks, trusted: frozenset[str]) -> None:
 
 
 # -- people ------------------------------------------------------------------------------------------------------------
-APPROVES = frozenset({"approved", "hold_approved"})
-COUNTED = APPROVES | {"rejected", "rejected_tolerated", "decision_recorded"}
-COMPLETES = frozenset(
-    {"completion_succeeded", "completion_failed", "completion_failed_tolerated", "completion_cancelled"}
-)
 ACTS = frozenset(
     {
         *("gate_decided", "changes_requested", "escalation_requested", "gate_reassigned"),
@@ -506,105 +533,90 @@ ACTS = frozenset(
     }
 )
 """Events by which a person decides, completes, or asks something of a gate."""
-STUCK = frozenset(
-    {"operator_retried", "operator_skipped", "operator_failed", "operator_failed_tolerated", "operator_completed"}
-)
-"""Triggers by which a person decides about a step that no attempt moves any more."""
-
-OPENS = frozenset({"gate_opened", "held"})
-SENT_BACK = "changes_requested"
-REASSIGNED = "gate_reassigned"
-ENDED = frozenset({"succeeded", "failed", "skipped", "cancelled"})
 
 
-class Opened:
-    """A gate that is open: what its definition asks for, and the decisions that have counted."""
+class OnRecord(Standing):
+    """The memberships and accounts in people.jsonl."""
 
-    def __init__(self, terms: Doc, activation: int, at: int, shown: str | None) -> None:
-        self.terms, self.activation, self.at, self.shown = terms, activation, at, shown
-        self.level = 0
-        self.level_at = at
-        self.ballots: list[tuple[frozenset[str], bool]] = []
-        self.told: list[Doc] = []
-        self.before: tuple[frozenset[str], ...] = ()
-        self.named: frozenset[str] = frozenset()
+    def __init__(self, lines: Iterator[Doc]) -> None:
+        self.known = {line["person"]: line for line in lines}
 
-    @property
-    def due_at(self) -> int | None:
-        """When time settles or escalates it."""
-        deadline = self.levels[-1].get("deadline")
-        return None if deadline is None else self.level_at + int(deadline)
+    def holds(self, person: str, kind: str, name: str, at: int) -> bool:
+        found = self.known.get(person, {}).get("memberships", ())
+        return any(one["kind"] == kind and one["name"] == name and counts(one, at) for one in found)
 
-    @property
-    def levels(self) -> list[Doc]:
-        return [self.terms, *(self.terms.get("escalate") or ())][: self.level + 1]
+    def is_service(self, person: str) -> bool:
+        return bool(self.known.get(person, {}).get("is_service"))
 
 
-class People:
+class Decisions:
     """Replays the decisions and completions of a journal against the definition and the people on record."""
 
     def __init__(self, checks: Checks) -> None:
-        self.checks = checks
-        self.places = Positions(checks)
-        self.duties: list[Doc] = list(checks.pack.json("definition.json").get("duties") or ())
-        self.known = {line["person"]: line for line in checks.pack.lines("people.jsonl")}
+        self.checks, self.places = checks, Positions(checks)
+        self.record = OnRecord(checks.pack.lines("people.jsonl"))
         lines = list(checks.pack.lines("decisions.jsonl"))
         self.rows = {(one["no"], one["activation"], one["person"]): one for one in lines}
         if len(self.rows) < len(lines):
-            checks.wrong(
-                "decision_extra", "decisions.jsonl has two decisions of one person about one opening of a gate"
-            )
-        self.requesters: frozenset[str] = frozenset()
-        self.rules = 1
-        self.open: dict[int, Opened] = {}
-        self.states: dict[int, str] = {}
-        self.decided: dict[str, tuple[frozenset[str], ...]] = {}
-        self.completed: dict[str, frozenset[str]] = {}
-        self.executed: dict[str, frozenset[str]] = {}
-        self.unowned: set[str] = set()
-        """Steps that a worker claimed whose owner the journal does not name: it has none, or the journal is older."""
-        self.many: set[str] = set()
+            checks.wrong("decision_extra", "decisions.jsonl has two decisions of one person on one opening of a gate")
+        self.states: dict[str, str] = {}
+        self.gates = {step["name"]: gate_of(terms) for step in self.places.steps if (terms := gate_in(step))}
+        duties = map(duty_of, checks.pack.json("definition.json").get("duties") or ())
+        self.people = People(duties, self.gates, lambda name: self.states.get(name, ""), self.record)
+        told = origin_of(checks.entries).get("continues") or {}
+        self.deadlines: Doc = (told.get("deadlines") or {}) if told.get("as") == "migrate" else {}
+        self.activations: dict[str, tuple[int, str | None]] = {}
+        """By gate: the entry that opened it, and the digest of what it showed."""
+        self.told: dict[str, list[Doc]] = {}
         self.count = 0
         self.seen: set[tuple[int, int, str]] = set()
+
+    def wrong(self, problems: Iterable[Problem]) -> None:
+        for rule, said in problems:
+            self.checks.wrong(rule, said)
 
     def replay(self) -> None:
         for entry in self.checks.entries:
             for cause in entry.get("causes", ()):
-                detail = cause.get("detail") or {}
-                before = detail.get("asked_before") or ()
-                if cause["event"] == "run_created" or (cause["event"] == "run_started" and before):
-                    self.requesters |= people(cause["actor"], *before)
-                if cause["event"] in ACTS:
-                    self.act(entry, cause, detail)
-                if cause["event"] == "run_created":
-                    self.rules = detail.get("duty_rules", 1)
-                told = detail.get("continues") or {}
-                for item in told.get("adopted") or ():
-                    persons = item.get("persons") or {}
-                    self.carry(str(item["step"]), persons)
-                    mine = persons.get("many") or same_names([cause["actor"]], persons.get("decided") or ())
-                    if mine and told.get("as") != "rollback":
-                        self.checks.wrong(
-                            "duty_broken", f"{cause['actor']} asks for a run that adopts their own decision"
-                        )
-                if cause["event"] == "child_ended":
-                    self.carry(str(detail.get("step")), detail.get("persons") or {})
+                self.cause(entry, cause, cause.get("detail") or {})
             for hop in entry.get("hops", ()):
                 if (step := self.places.get(hop["no"])) is not None:
                     self.hop(entry, hop, entry["causes"][hop.get("by", 0)], step)
-                    self.states[hop["no"]] = hop["to"]
-        for place in self.rows:
-            if place not in self.seen:
-                no, _, person = place
-                said = f"decisions.jsonl has a decision by {person} on {self.name(no)} that the journal does not have"
-                self.checks.wrong("decision_extra", said)
+                    self.states[step["name"]] = hop["to"]
+        for no, _, person in self.rows.keys() - self.seen:
+            said = f"decisions.jsonl has a decision by {person} on {self.places.name(no)}"
+            self.checks.wrong("decision_extra", f"{said} that the journal does not have")
+        for gate, rule in self.gates.items():
+            for word in rule.excluded:
+                if word.startswith("executed:") and word.partition(":")[2] in self.people.unowned:
+                    said = f"`not: {word}` of {gate}: the journal does not tell which person owned a worker of this run"
+                    self.checks.could_not(said)
+
+    def cause(self, entry: Doc, cause: Doc, detail: Doc) -> None:
+        event, actor = cause["event"], cause["actor"]
+        self.people.ask(event, actor, detail)
+        if event in ACTS:
+            self.act(entry, cause, detail)
+        told = detail.get("continues") or {}
+        for item in told.get("adopted") or ():
+            persons = item.get("persons") or {}
+            self.people.carry(str(item["step"]), persons)
+            if told.get("as") != "rollback" and own_decision(actor, persons):
+                self.checks.wrong("duty_broken", f"{actor} asks for a run that adopts their own decision")
+        if event == "child_ended":
+            self.people.carry(str(detail.get("step")), detail.get("persons") or {})
+        if event == "duty_violated":
+            name = str(detail.get("step"))
+            opened = self.people.open.get(name)
+            act = Act(name, event, "", "", event, actor, detail, entry["seq"], entry["at"])
+            self.wrong(self.people.violated(act, self.gates.get(name) if opened is None else opened.rule))
 
     def act(self, entry: Doc, cause: Doc, detail: Doc) -> None:
         """A person acts: the account, the key and the delegation counted at that moment."""
         person, subject, at, register = cause["actor"], detail.get("for"), entry["at"], self.checks.register
         said = f"{person} (entry {entry['seq']}, {cause['event']})"
         for name in {person, subject} - {None}:
-            if name not in self.known:
+            if name not in self.record.known:
                 self.checks.wrong("people_missing", f"people.jsonl does not have {name}: {said}")
         if register is None:
             return
@@ -621,282 +633,70 @@ class People:
         ):
             self.checks.wrong("delegation_not_held", f"no delegation of {subject} was in force for {said}")
 
-    def name(self, no: int) -> str:
-        return self.places.name(no)
-
-    def carry(self, name: str, persons: Doc) -> None:
-        """The persons of a child or of an adopted step, which another run has on record."""
-        lent = [people(*pair) for pair in persons.get("lent") or ()]
-        alone = people(*(persons.get("decided") or ())).difference(*lent)
-        self.decided[name] = (*self.decided.get(name, ()), *lent, *(frozenset({one}) for one in alone))
-        for known, kind in ((self.completed, "completed"), (self.executed, "executed")):
-            known[name] = known.get(name, frozenset()) | people(*(persons.get(kind) or ()))
-        self.many |= {name} if persons.get("many") is True else set()
-
-    def within(self, name: str) -> str:
-        """The step by which the definition names this one: the owner of an element."""
-        return name.rpartition("[")[0] if self.rules > 1 and name.endswith("]") else name
-
-    def acts(self, step: str) -> list[frozenset[str]]:
-        """The decisions on a step and below it, each as the names behind it."""
-        return [act for name, acts in self.decided.items() if self.within(name) == step for act in acts]
-
-    def done(self, known: dict[str, frozenset[str]], step: str) -> frozenset[str]:
-        return frozenset[str]().union(*(names for name, names in known.items() if self.within(name) == step))
-
-    def may_be_any(self, step: str) -> bool:
-        return any(self.within(name) == step for name in self.many)
-
     def hop(self, entry: Doc, hop: Doc, cause: Doc, step: Doc) -> None:
-        no, trigger = hop["no"], hop["trigger"]
-        if trigger in OPENS:
-            verdict = ((cause.get("detail") or {}).get("policy") or {}).get(self.name(no)) or {}
-            held = verdict.get("terms") if verdict.get("effect") == "hold" and trigger == "held" else None
-            terms = held or step.get("approval") or step.get("hold") or {}
-            self.open[no] = Opened(terms, entry["seq"], entry["at"], hop.get("digest"))
-            self.open[no].before = self.decided.get(self.name(no), ())
-        elif trigger == "escalated" and no in self.open:
-            if cause["event"] != "time_came":
-                self.check_request(entry, hop, cause, self.open[no], "escalation_requested")
-            self.open[no].level += 1
-            self.open[no].level_at = entry["at"]
-        elif cause["event"] == REASSIGNED and no in self.open:
-            self.reassigned(entry, hop, cause, self.open[no])
-        elif trigger == SENT_BACK and no in self.open:
-            self.sent_back(entry, hop, cause, self.open[no])
-        elif trigger in COUNTED and no in self.open:
-            self.decision(entry, hop, cause, self.open[no])
-        elif trigger in STUCK or (trigger == "retry_due" and cause["event"] == "step_decided"):
-            names = people(cause["actor"])
-            self.separation(no, names, settles=True, roles=self.roles_of(cause["actor"], entry["at"]))
-            self.decided[self.name(no)] = (*self.decided.get(self.name(no), ()), names)
-        elif trigger == "claimed":
-            self.claim(no, (cause.get("detail") or {}).get("owner"))
-        elif trigger in COMPLETES:
-            names = people(cause["actor"], (cause.get("detail") or {}).get("for"))
-            self.separation(no, names, settles=True, roles=self.roles_of(cause["actor"], entry["at"]))
-            self.completed[self.name(no)] = self.completed.get(self.name(no), frozenset()) | names
-
-    def decision(self, entry: Doc, hop: Doc, cause: Doc, gate: Opened) -> None:
-        """One decision: it is on record, it counts once, its person might decide, and its effect is that of a count."""
-        self.count += 1
-        no, detail, person = hop["no"], cause.get("detail") or {}, cause["actor"]
-        if cause["event"] != "gate_decided" or detail.get("step") != self.name(no):
-            self.checks.wrong("decision_missing", f"entry {entry['seq']} settles {self.name(no)} without a decision")
-            return
-        self.on_record(entry, no, person, detail, gate)
-        subject = str(detail.get("for") or person)
-        names, approves = people(person, subject), detail.get("decision") == "approved"
-        said = f"{person} on {self.name(no)} (entry {entry['seq']})"
-        self.admitted(entry, gate, names, said)
-        self.effect(hop, gate, approves, said)
-        self.right(entry, gate, subject, frozenset({person, subject}), detail, said)
-        if detail.get("service") is True or self.known.get(person, {}).get("is_service"):
-            self.service(no, gate, approves, detail, said)
-        roles = self.roles_of(subject, entry["at"])
-        self.separation(no, names, settles=hop["trigger"] != "decision_recorded", roles=roles)
-        gate.ballots.append((names, approves))
-        lent = {"for": detail["for"]} if detail.get("for") else {}
-        gate.told.append({"by": person, "decision": detail.get("decision"), "at": entry["at"], **lent})
-        if hop["trigger"] == "approved":
-            self.output(entry, hop, detail, gate, said)
-        self.decided[self.name(no)] = (*self.decided.get(self.name(no), ()), names)
-
-    def sent_back(self, entry: Doc, hop: Doc, cause: Doc, gate: Opened) -> None:
-        """A request for changes: the decisions so far are void."""
-        self.check_request(entry, hop, cause, gate, SENT_BACK)
-        gate.ballots, gate.told, gate.activation = [], [], entry["seq"]
-        self.decided[self.name(hop["no"])] = gate.before
-
-    def reassigned(self, entry: Doc, hop: Doc, cause: Doc, gate: Opened) -> None:
-        """An operator, who did not ask for the run, names other approvers of a gate or fails it."""
-        name, names, to = self.name(hop["no"]), people(cause["actor"]), people(*(cause["detail"].get("to") or ()))
-        said = f"{cause['actor']} on {name} (entry {entry['seq']})"
-        if cause["detail"].get("step") != name or bool(to) is not (hop["trigger"] == "reassigned"):
-            self.checks.wrong("decision_missing", f"entry {entry['seq']}: {name} is {hop['trigger']} without a request")
-        if same_names(names, self.requesters | to):
-            self.checks.wrong("duty_broken", f"a requester reassigns a gate, or a person to themselves: {said}")
-        gate.named |= to
-        if not to:
-            self.decided[name] = (*self.decided.get(name, ()), names)
-
-    def check_request(self, entry: Doc, hop: Doc, cause: Doc, gate: Opened, event: str) -> None:
-        """A request about a gate that does not decide it: its person might decide, and has not."""
-        no, detail, person = hop["no"], cause.get("detail") or {}, cause["actor"]
-        if cause["event"] != event or detail.get("step") != self.name(no):
-            said = f"entry {entry['seq']}: {self.name(no)} is {hop['trigger']} without a request"
+        name, trigger, detail = step["name"], hop["trigger"], cause.get("detail") or {}
+        states = hop.get("from") or "", hop["to"]
+        act = Act(name, trigger, *states, cause["event"], cause["actor"], detail, entry["seq"], entry["at"])
+        if not self.is_asked_for(act):
+            said = f"entry {entry['seq']}: {name} is {trigger} without a decision or a request"
             self.checks.wrong("decision_missing", said)
             return
-        said = f"{person} on {self.name(no)} (entry {entry['seq']})"
-        subject = str(detail.get("for") or person)
-        names = people(person, subject)
-        self.admitted(entry, gate, names, said)
-        self.right(entry, gate, subject, frozenset({person, subject}), detail, said)
-        self.separation(no, names, settles=False, roles=self.roles_of(subject, entry["at"]))
+        terms = terms_of(verdict_in(detail, name)) if trigger == "held" else None
+        kept = self.deadlines.get(name) if entry["seq"] == 1 else None
+        gate = self.people.open.get(name)
+        self.wrong(self.people.hop(act, gate_of(terms or gate_in(step)), kept))
+        if trigger in OPENS:
+            self.activations[name], self.told[name] = (entry["seq"], hop.get("digest")), []
+        elif gate is not None and trigger == SENT_BACK:
+            self.activations[name], self.told[name] = (entry["seq"], self.activations[name][1]), []
+        elif gate is not None and trigger in COUNTED and cause["event"] != REASSIGNED:
+            self.decision(act, hop)
 
-    def admitted(self, entry: Doc, gate: Opened, names: frozenset[str], said: str) -> None:
-        """These people are in time, have not decided, and are not ruled out by the gate."""
-        if gate.due_at is not None and entry["at"] >= gate.due_at:
-            self.checks.wrong("decision_late", f"it came after the deadline of the gate: {said}")
-        if any(same_names(before, names) for before, _ in gate.ballots):
-            self.checks.wrong("decision_twice", f"a second decision of one person: {said}")
-        for word in gate.terms.get("excluded") or ():
-            if same_names(names, self.excluded(str(word))) or self.may_be_any(str(word).partition(":")[2]):
-                self.checks.wrong("duty_broken", f"`not: {word}` rules out {said}")
+    def is_asked_for(self, act: Act) -> bool:
+        """Whether the cause of an act on an open gate names it, as its trigger needs it."""
+        if act.step not in self.people.open or (act.trigger == "escalated" and act.event == "time_came"):
+            return True
+        named = act.detail.get("step") == act.step
+        if act.event == REASSIGNED:
+            return named and bool(act.detail.get("to")) is (act.trigger == "reassigned")
+        wanted = {"escalated": ASKED, SENT_BACK: SENT_BACK, **dict.fromkeys(COUNTED, "gate_decided")}.get(act.trigger)
+        return wanted is None or (named and act.event == wanted)
 
-    def on_record(self, entry: Doc, no: int, person: str, detail: Doc, gate: Opened) -> None:
-        place = (no, gate.activation, person)
+    def decision(self, act: Act, hop: Doc) -> None:
+        """A decision is in decisions.jsonl, and the output of an approved gate is the decision itself."""
+        self.count += 1
+        detail, (activation, shown) = act.detail, self.activations[act.step]
+        place = (hop["no"], activation, act.actor)
         row = self.rows.get(place)
-        said = f"the decision by {person} on {self.name(no)} (entry {entry['seq']})"
         if row is None:
-            self.checks.wrong("decision_missing", f"{said} is not in decisions.jsonl")
-            return
-        self.seen.add(place)
-        recorded = decision_row(detail) | {"at": entry["at"], "shown_digest": gate.shown}
-        evidence = row.get("evidence")
-        told = row | {"evidence": None if evidence is None else sha256(compact(evidence))}
-        if wrong := sorted(name for name, value in recorded.items() if told.get(name) != value):
-            named = ", ".join(wrong)
-            self.checks.wrong("decision_changed", f"decisions.jsonl and the journal do not agree about {said}: {named}")
+            self.checks.wrong("decision_missing", f"this decision is not in decisions.jsonl: {act.said}")
+        else:
+            self.seen.add(place)
+            recorded = decision_row(dict(detail)) | {"at": act.at, "shown_digest": shown}
+            evidence = row.get("evidence")
+            told = row | {"evidence": None if evidence is None else sha256(compact(evidence))}
+            if wrong := sorted(name for name, value in recorded.items() if told.get(name) != value):
+                said = f"decisions.jsonl and the journal do not agree about {act.said}: {', '.join(wrong)}"
+                self.checks.wrong("decision_changed", said)
+        lent = {"for": detail["for"]} if detail.get("for") else {}
+        self.told[act.step].append({"by": act.actor, "decision": detail.get("decision"), "at": act.at, **lent})
+        if act.trigger == "approved" and hop.get("digest") != sha256(compact(self.output(act))):
+            self.checks.wrong("output_wrong", f"the output of the gate is not the decision of {act.said}")
 
-    def output(self, entry: Doc, hop: Doc, detail: Doc, gate: Opened, said: str) -> None:
-        """The output of an approved gate is the decision itself: it names the people that the journal names."""
-        names = ("comment", "for", "by_right_of", "delegation", "key", "level", "service")
-        expected = {**gate.told[-1], "comment": "", **{one: detail[one] for one in names if one in detail}}
-        if len(gate.told) > 1:
-            expected["votes"] = gate.told
-        order = (
-            "decision",
-            "by",
-            "at",
-            "comment",
-            "for",
-            "by_right_of",
-            "delegation",
-            "key",
-            "service",
-            "level",
-            "votes",
-        )
-        whole = {name: expected[name] for name in order if name in expected}
-        if hop.get("digest") != sha256(compact(whole)):
-            self.checks.wrong("output_wrong", f"the output of the gate is not the decision of {said}")
-
-    def effect(self, hop: Doc, gate: Opened, approves: bool, said: str) -> None:
-        needed = int(gate.terms.get("quorum", 1) if approves else gate.terms.get("reject_on") or 1)
-        count = 1 + sum(one is approves for _, one in gate.ballots)
-        if (hop["trigger"] in APPROVES) != (approves and count >= needed):
-            self.checks.wrong("quorum_wrong", f"decision {count} of {needed} has the effect {hop['trigger']}: {said}")
-
-    def right(self, entry: Doc, gate: Opened, subject: str, names: frozenset[str], detail: Doc, said: str) -> None:
-        """The person is an approver, or held a role or group that the gate asks for, when it had to be held."""
-        levels = gate.levels
-        if any(not (one.get("roles") or one.get("groups") or one.get("approvers")) for one in levels):
-            return
-        allowed = {
-            f"{kind[:-1]}:{name}" for one in levels for kind in ("roles", "groups") for name in one.get(kind) or ()
-        }
-        allowed |= {f"approver:{name}" for one in levels for name in one.get("approvers") or () if name in names}
-        allowed |= {f"approver:{name}" for name in gate.named & names}
-        rights = detail.get("by_right_of") or []
-        if not rights or not allowed.issuperset(rights):
-            self.checks.wrong("decider_not_allowed", f"the gate does not name the right of {said}")
-        standing = gate.terms.get("standing") or "both"
-        moments = {"both": (gate.at, entry["at"]), "opening": (gate.at,)}.get(standing, (entry["at"],))
-        for right in rights:
-            kind, _, name = str(right).partition(":")
-            if kind != "approver" and not all(self.holds(subject, kind, name, at) for at in moments):
-                self.checks.wrong("role_not_held", f"people.jsonl does not give {subject} the {kind} {name}: {said}")
-
-    def holds(self, person: str, kind: str, name: str, at: int) -> bool:
-        found = self.known.get(person, {}).get("memberships", ())
-        return any(one["kind"] == kind and one["name"] == name and counts(one, at) for one in found)
-
-    def roles_of(self, person: str, at: int) -> frozenset[str]:
-        found = self.known.get(person, {}).get("memberships", ())
-        return frozenset(one["name"] for one in found if one["kind"] == "role" and counts(one, at))
-
-    def excluded(self, word: str) -> frozenset[str]:
-        duty, _, step = word.partition(":")
-        if word == "requester":
-            return self.requesters
-        if step and duty == "decided":
-            return frozenset[str]().union(*self.acts(step))
-        if step and duty == "completed":
-            return self.done(self.completed, step)
-        if step and duty == "executed":
-            if step in self.unowned:
-                said = "the journal does not tell which person owned a worker of this run"
-                self.checks.could_not(f"`not: {word}`: {said}")
-            return self.done(self.executed, step)
-        return people(word)
-
-    def service(self, no: int, gate: Opened, approves: bool, detail: Doc, said: str) -> None:
-        """A service is no person: it decides in its own name, where one decision of a named approver is enough."""
-        needed = int(gate.terms.get("quorum", 1) if approves else gate.terms.get("reject_on") or 1)
-        name = self.within(self.name(no))
-        eyes = any(rule["kind"] == "four_eyes" and name in rule["gates"] for rule in self.duties)
-        is_named = all(str(right).startswith("approver:") for right in detail.get("by_right_of") or [""])
-        if needed > 1 or eyes or not is_named or detail.get("for"):
-            self.checks.wrong("decider_not_allowed", f"a service counts as no person: {said}")
-
-    def separation(self, no: int, names: frozenset[str], *, settles: bool, roles: frozenset[str]) -> None:
-        """The duties of the whole run."""
-        name = self.within(self.name(no))
-        for rule in self.duties:
-            kind, among = rule["kind"], list(rule.get("gates") or rule.get("steps") or ())
-            if kind == "requires_role":
-                broken = rule["step"] == name and rule["role"] not in roles
-            elif name not in among:
-                continue
-            elif kind == "four_eyes":
-                broken = settles and self.alone(name, among, names)
-            else:
-                broken = self.on_another(kind, [one for one in among if one != name], names)
-            if broken:
-                self.checks.wrong("duty_broken", f"`{kind}` rules out {min(names)} on {name}")
-
-    def on_another(self, kind: str, others: list[str], names: frozenset[str]) -> bool:
-        """Whether one of these persons acted, or may have acted, on one of the other steps that a duty names."""
-        done = [act for one in others for act in self.acts(one)]
-        if kind == "incompatible":
-            done += [self.done(known, one) for one in others for known in (self.completed, self.executed)]
-        return any(same_names(names, one) for one in done) or any(map(self.may_be_any, others))
-
-    def claim(self, no: int, owner: Any) -> None:
-        """A worker claims a step: its owner executes it."""
-        name = self.within(self.name(no))
-        if not isinstance(owner, str):
-            self.unowned.add(name)
-            return
-        names = people(owner)
-        for rule in self.duties:
-            among = list(rule.get("steps") or ())
-            others = [one for one in among if one != name]
-            if rule["kind"] == "incompatible" and name in among and self.on_another("incompatible", others, names):
-                self.checks.wrong("duty_broken", f"`incompatible` rules out workers of {owner} for {name}")
-        for step in self.places.steps:
-            gate = step.get("approval") or step.get("hold") or {}
-            decided = frozenset[str]().union(*self.acts(step["name"]))
-            if f"executed:{name}" in (gate.get("excluded") or ()) and same_names(names, decided):
-                self.checks.wrong("duty_broken", f"{owner} decided {step['name']}, and a worker of {owner} ran {name}")
-        self.executed[self.name(no)] = self.executed.get(self.name(no), frozenset()) | names
-
-    def alone(self, name: str, gates: list[str], names: frozenset[str]) -> bool:
-        numbers = [self.places.number(gate) for gate in gates if gate != name]
-        if any(no is None or self.states.get(no) not in ENDED for no in numbers):
-            return False
-        acts = [act for gate in gates for act in self.acts(gate)]
-        if self.rules == 1:
-            before = frozenset[str]().union(*acts)
-            return bool(before) and len(same_names(before, names)) == len(before)
-        # Two decisions are those of two people if they share no name.
-        return bool(acts) and all(same_names(one, two) for one in (*acts, names) for two in (*acts, names))
+    def output(self, act: Act) -> Doc:
+        """What an approved gate has as its output: it names the people that the journal names."""
+        told, detail = self.told[act.step], act.detail
+        found = {**told[-1], "comment": "", **{name: detail[name] for name in OF_OUTPUT if name in detail}}
+        found |= {"votes": told} if len(told) > 1 else {}
+        return {name: found[name] for name in ("decision", "by", "at", *OF_OUTPUT, "votes") if name in found}
 
 
-def people(*names: str | None) -> frozenset[str]:
-    """These names without those that are missing."""
-    return frozenset(filter(None, names))
+OF_OUTPUT = ("comment", "for", "by_right_of", "delegation", "key", "service", "level")
+
+
+def gate_in(step: Doc) -> Doc:
+    """The gate of a step in its definition."""
+    return step.get("approval") or step.get("hold") or {}
 
 
 def decision_row(detail: Doc) -> Doc:
@@ -917,195 +717,6 @@ def decision_row(detail: Doc) -> Doc:
 def compact(value: Any) -> bytes:
     """A value as the engine encodes it."""
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
-
-
-def counts(membership: Doc, at: int) -> bool:
-    """Whether a membership holds at a moment: within its dates, and within the times at which it was on record."""
-    begins, ends = max(membership["granted_at"], membership.get("valid_from") or 0), membership.get("valid_to")
-    # A revocation of the same moment came after what counted: it waits for decisions that have read the membership.
-    revoked_at = membership.get("revoked_at")
-    return begins <= at and (ends is None or at < ends) and (revoked_at is None or at <= revoked_at)
-
-
-def is_over(key: Doc, at: int) -> bool:
-    """Whether a key had ended, or did not exist, at a moment."""
-    ends = (key["revoked_at"] is not None and key["revoked_at"] < at, at >= (key["expires_at"] or at + 1))
-    return any(ends) or at < key["created_at"]
-
-
-def may_name(key: Doc, person: str) -> bool:
-    return person == key["owner"] or "vouch" in (key["scopes"] or ())
-
-
-# -- the journal of people ---------------------------------------------------------------------------------------------
-class Register:
-    """The rows of people that follow from their journal: each with the columns that its entries tell."""
-
-    def __init__(self) -> None:
-        self.tables: dict[str, dict[str, Doc]] = {name: {} for name in TABLES_OF_PEOPLE}
-        self.absent: dict[str, list[tuple[int, int | None]]] = {}
-        self.vouching: list[tuple[int, str]] = []
-        self.head, self.entries = b"", 0
-
-    def add(self, seq: Any, body: bytes, seal: str) -> str | None:
-        """Add the next entry; returns what is wrong with it, if anything."""
-        self.head, self.entries = hashlib.sha256(self.head + body).digest(), self.entries + 1
-        entry = json.loads(body)
-        if (seq, entry["seq"]) != (self.entries, self.entries):
-            return f"entry {self.entries} of the journal of people is missing or out of order"
-        if self.head.hex() != seal:
-            return f"entry {self.entries} of the journal of people, or one before it, was changed"
-        detail, by = entry.get("detail") or {}, {"at": entry["at"], "by": entry["actor"]}
-        if entry["event"] in CHANGES_OF_PEOPLE:
-            getattr(self, entry["event"])(str(entry["subject"]), detail, **by)
-        return None
-
-    def tenant_created(self, subject: str, detail: Doc, at: int, by: str) -> None:
-        self.tables["tenants"][subject] = {"vouching": detail["vouching"]}
-        self.vouching.append((at, detail["vouching"]))
-
-    tenant_changed = tenant_created
-
-    def user_created(self, subject: str, detail: Doc, at: int, by: str) -> None:
-        made = {"created_at": at, "created_by": by, "disabled_at": None, "disabled_by": None}
-        self.tables["principals"][subject] = {"name": subject, "kind": detail["kind"], **made}
-
-    def user_disabled(self, subject: str, detail: Doc, at: int, by: str) -> None:
-        self.tables["principals"][subject] |= {"disabled_at": at, "disabled_by": by}
-        self.absent.setdefault(subject, []).append((at, None))
-        for key in detail.get("keys") or ():
-            self.end("keys", key, at, by)
-
-    def user_enabled(self, subject: str, detail: Doc, at: int, by: str) -> None:
-        self.tables["principals"][subject] |= {"disabled_at": None, "disabled_by": None}
-        since, _ = self.absent[subject][-1]
-        self.absent[subject][-1] = (since, at)
-
-    def granted(self, subject: str, detail: Doc, at: int, by: str) -> None:
-        kind = "role" if "role" in detail else "group"
-        about = {"subject": subject, "subject_kind": detail["to"], "kind": kind, "name": detail[kind]}
-        self.begin("memberships", detail, about, at, by)
-
-    def revoked(self, subject: str, detail: Doc, at: int, by: str) -> None:
-        self.end("memberships", detail["id"], at, by)
-
-    def delegated(self, subject: str, detail: Doc, at: int, by: str) -> None:
-        about = {"delegator": subject, "delegate": detail["to"], "reason": detail.get("reason") or ""}
-        self.begin("delegations", detail, about, at, by)
-
-    def undelegated(self, subject: str, detail: Doc, at: int, by: str) -> None:
-        self.end("delegations", detail["id"], at, by)
-
-    def key_created(self, subject: str, detail: Doc, at: int, by: str) -> None:
-        made = {"owner": subject, "created_at": at, "created_by": by, "revoked_at": None, "revoked_by": None}
-        told = {name: value for name, value in detail.items() if name not in NOT_OF_KEYS}
-        self.tables["keys"][detail["id"]] = {"expires_at": None, "replaces": None, **told, **made}
-
-    def key_rotated(self, subject: str, detail: Doc, at: int, by: str) -> None:
-        old, told = self.tables["keys"][detail["replaces"]], {}
-        if "secret" not in detail:  # an earlier version, in which a new key was like the old one
-            ends = None if old["expires_at"] is None else at + old["expires_at"] - old["created_at"]
-            told = {name: value for name, value in old.items() if name != "secret"} | {"expires_at": ends}
-        self.key_created(subject, told | detail, at, by)
-        old["expires_at"] = detail["old_ends_at"]
-
-    def key_revoked(self, subject: str, detail: Doc, at: int, by: str) -> None:
-        for key in (detail["id"], *(detail.get("ended") or ())):
-            self.end("keys", key, at, by)
-
-    def signed_out(self, subject: str, detail: Doc, at: int, by: str) -> None:
-        for key in detail.get("ended") or ():  # the key that was made for the session
-            self.end("keys", key, at, by)
-
-    def begin(self, table: str, detail: Doc, about: Doc, at: int, by: str) -> None:
-        dates = {name: detail.get(name) for name in ("valid_from", "valid_to")}
-        made = {"granted_at": at, "granted_by": by, "revoked_at": None, "revoked_by": None}
-        self.tables[table][detail["id"]] = {"id": detail["id"], **about, **dates, **made}
-
-    def end(self, table: str, name: str, at: int, by: str) -> None:
-        if self.tables[table][name]["revoked_at"] is None:
-            self.tables[table][name] |= {"revoked_at": at, "revoked_by": by}
-
-    # -- what follows from it ------------------------------------------------------------------------------------------
-    def memberships(self, person: str) -> list[Doc]:
-        """What a person was given: in their own name, and the roles of their groups while they are members."""
-        rows = list(self.tables["memberships"].values())
-        found = []
-        for row in rows:
-            if (row["subject_kind"], row["subject"]) == ("person", person):
-                found.append(held(row))
-                shared = [one for one in rows if (one["subject_kind"], one["subject"]) == ("group", row["name"])]
-                found += [within(held(one), held(row)) for one in shared if row["kind"] == "group"]
-        return found
-
-    def standing(self, person: str) -> Doc:
-        row = self.tables["principals"].get(person)
-        return {
-            "registered": row is not None,
-            "disabled": row is not None and row["disabled_at"] is not None,
-            "is_service": row is not None and row["kind"] == "service",
-        }
-
-    def authority(self, person: str) -> Doc:
-        """A person as people.jsonl has it."""
-        known = [self.standing(one["delegator"]) for one in self.tables["delegations"].values()]
-        received = [
-            {
-                **{name: row[name] for name in ("id", "delegator", *DATES)},
-                "memberships": ordered(self.memberships(row["delegator"])),
-                "enabled": one["registered"] and not one["disabled"] and not one["is_service"],
-            }
-            for row, one in zip(self.tables["delegations"].values(), known, strict=True)
-            if row["delegate"] == person
-        ]
-        return {
-            "person": person,
-            **self.standing(person),
-            "vouching_allowed": not self.vouching or self.vouching[-1][1] != "refused",
-            "memberships": ordered(self.memberships(person)),
-            "delegations": ordered(received),
-            "key": None,
-        }
-
-    def is_absent(self, person: str, at: int) -> bool:
-        """Whether the account was disabled at a moment."""
-        return any(since < at and (end is None or at < end) for since, end in self.absent.get(person, ()))
-
-    def needs_key(self, at: int) -> bool:
-        """Whether the tenant refused names without a key at a moment."""
-        before = [setting for since, setting in self.vouching if since < at]
-        return bool(before) and before[-1] == "refused"
-
-
-CHANGES_OF_PEOPLE = frozenset(
-    {
-        *("tenant_created", "tenant_changed", "user_created", "user_disabled", "user_enabled"),
-        *("granted", "revoked", "delegated", "undelegated"),
-        *("key_created", "key_rotated", "key_revoked", "signed_out"),
-    }
-)
-TABLES_OF_PEOPLE = ("tenants", "principals", "memberships", "delegations", "keys")
-DATES = ("granted_at", "valid_from", "valid_to", "revoked_at")
-NOT_OF_KEYS = frozenset({"key", "request", "address", "of_session", "old_ends_at"})
-"""What entries about keys tell beside the columns of the key."""
-
-
-def held(row: Doc) -> Doc:
-    return {name: row[name] for name in ("kind", "name", *DATES)}
-
-
-def within(role: Doc, group: Doc) -> Doc:
-    """A role of a group, as its member has it: at the moments at which both hold."""
-
-    def of_both(name: str, choose: Callable[..., int]) -> int | None:
-        return choose((one[name] for one in (role, group) if one[name] is not None), default=None)
-
-    latest = {name: of_both(name, max) for name in ("granted_at", "valid_from")}
-    return role | latest | {name: of_both(name, min) for name in ("valid_to", "revoked_at")}
-
-
-def ordered(values: Any) -> list[Any]:
-    return sorted(values, key=lambda one: json.dumps(one, sort_keys=True))
 
 
 def check_register(checks: Checks) -> None:
@@ -1135,9 +746,9 @@ def check_register(checks: Checks) -> None:
 
 def check_people(checks: Checks) -> None:
     """Every decision is on record, counts once, and is by a person who might decide."""
-    people = People(checks)
-    people.replay()
-    checks.did(f"{people.count} decisions of people against the definition, the record and the memberships")
+    decisions = Decisions(checks)
+    decisions.replay()
+    checks.did(f"{decisions.count} decisions of people against the definition, the record and the memberships")
 
 
 def check_shown(checks: Checks) -> None:
@@ -1170,30 +781,6 @@ def check_shown(checks: Checks) -> None:
 
 
 # -- policies ----------------------------------------------------------------------------------------------------------
-EFFECTS = ("allow", "hold", "deny")
-"""The effects of a verdict, from the mildest to the strictest."""
-
-EXCEEDED = {"stop": "deny", "hold": "hold", "warn": "allow"}
-CANNOT_EVALUATE = "cannot_evaluate"
-GOES_ON = frozenset({"dependencies_met", "gate_opened", "wait_opened", "retry_due", "children_started"})
-DENIED = frozenset({"denied", "denied_tolerated"})
-SIGNALS = frozenset(
-    {"completion_succeeded", "completion_failed", "completion_failed_tolerated", "completion_cancelled"}
-)
-"""Completions by people, which policies are asked about, too."""
-
-
-Value = Callable[[], Any]
-
-
-class CannotReplay(Exception):
-    """An expression that this script cannot read, or facts that are not in the pack."""
-
-
-class Unknown(Exception):
-    """An expression that has no value on these facts: a field is missing, or types do not fit."""
-
-
 class Policies:
     """Replays the verdicts of a journal: the revision on record, its rules, the facts on record."""
 
@@ -1210,6 +797,8 @@ class Policies:
         self.pinned = origin_of(checks.entries).get("policy_revision")
         self.requester = next((cause["actor"] for entry in checks.entries[:1] for cause in entry["causes"][:1]), None)
         self.given = next((one["text"] for one in checks.pack.payloads() if one.get("no") is None), "")
+        self.permits: dict[str, str | None] = {}
+        self.answered: set[tuple[int, int, str]] = set()
         self.count = 0
 
     def revision(self, line: Doc) -> Doc | None:
@@ -1221,14 +810,39 @@ class Policies:
             return None
         return dict(json.loads(text))
 
+    def wrong(self, entry: Doc, problems: Iterable[Problem]) -> None:
+        for rule, said in problems:
+            self.checks.wrong(rule, f"entry {entry['seq']}: {said}")
+
     def replay(self) -> None:
         for entry in self.checks.entries:
+            for hop in entry.get("hops", ()):
+                if (step := self.places.get(hop["no"])) is not None:
+                    self.hop(entry, hop, step)
             for place, cause in enumerate(entry.get("causes", ())):
-                for step, record in ((cause.get("detail") or {}).get("policy") or {}).items():
-                    self.verdict(entry, place, step, record)
-        for seq, step in sorted(place for place, left in self.listed.items() if left):
-            said = f"policy.jsonl has a verdict on {step} (entry {seq}) that the journal does not have"
+                detail = cause.get("detail") or {}
+                self.wrong(entry, check_pin(detail, self.pinned))
+                for name, record in (detail.get("policy") or {}).items():
+                    self.verdict(entry, place, name, record)
+        for seq, name in sorted(place for place, left in self.listed.items() if left):
+            said = f"policy.jsonl has a verdict on {name} (entry {seq}) that the journal does not have"
             self.checks.wrong("verdict_extra", said)
+
+    def hop(self, entry: Doc, hop: Doc, step: Doc) -> None:
+        """The step did what the verdict says: a denied one failed, a held one waits for people."""
+        by, name, trigger = hop.get("by", 0), step["name"], hop["trigger"]
+        verdict = verdict_in(entry["causes"][by].get("detail") or {}, name)
+        element = self.places.element(hop["no"])
+        own = step if element is None else {**step, "growth": None}
+        rules = rules_about(self.definition, name if element is None else element[0]["name"])
+        about = Concerned(opening_of(own), kind_of(own), rules, element is not None, self.permits.get(name))
+        self.wrong(
+            entry, ((rule, f"{name}: {said}") for rule, said in check_verdict(trigger, hop.get("from"), about, verdict))
+        )
+        if trigger in JUDGED | COMPLETES | {"children_started"}:
+            self.answered.add((entry["seq"], by, name))
+        if trigger == "held":
+            self.permits[name] = None if verdict is None else permit_of(verdict)
 
     def verdict(self, entry: Doc, place: int, step: str, record: Doc) -> None:
         self.count += 1
@@ -1238,22 +852,24 @@ class Policies:
             self.checks.wrong("verdict_missing", f"{said} is not in policy.jsonl")
         elif lines.pop(0).get("verdict") != record:
             self.checks.wrong("verdict_changed", f"policy.jsonl and the journal do not agree about {said}")
+        if (entry["seq"], place, step) not in self.answered:
+            self.checks.wrong("verdict_ignored", f"{said} is {record.get('effect')}, and the step did not follow it")
         if record.get("by") == "parent":
-            self.above(said, record)
-            self.obeyed(entry, place, step, record, said)
-            return
-        if record.get("by") == "agent":
-            by = (record.get("effect"), record.get("rule"), entry["causes"][place].get("event"))
-            if by != ("hold", "governance", "step_reported"):
+            creator = str(self.requester)
+            if not creator.startswith("parent:"):
+                self.checks.wrong("verdict_wrong", f"{said} is by a run above, but no run created this one")
+            self.checks.could_not(f"{said}: what run {record.get('run')} above had spent is not in this pack")
+        elif record.get("by") == "agent":
+            if entry["causes"][place].get("event") != "step_reported":
                 self.checks.wrong("verdict_wrong", f"{said} is an agent's, but no report of an agent is its cause")
-            self.obeyed(entry, place, step, record, said)
-            return
+        else:
+            self.evaluated(step, record, said)
+
+    def evaluated(self, step: str, record: Doc, said: str) -> None:
+        """The rules give the same verdict on the facts on record."""
         asker = ((record.get("facts") or {}).get("principal") or {}).get("name", self.requester)
         if asker != self.requester:
             self.checks.wrong("verdict_wrong", f"{said} is about a run that {asker} asked for, not {self.requester}")
-        if self.pinned is not None and record.get("revision") != self.pinned:
-            self.checks.wrong("verdict_wrong", f"{said} is by another revision than {self.pinned}, the pinned one")
-        self.obeyed(entry, place, step, record, said)
         try:
             effect, rule = self.judged(step, record)
         except CannotReplay as problem:
@@ -1262,38 +878,6 @@ class Policies:
         if (effect, rule) != (record.get("effect"), record.get("rule")):
             told = f"{record.get('effect')} by {record.get('rule')}"
             self.checks.wrong("verdict_wrong", f"{said} is {told}, but the rules say {effect} by {rule}")
-
-    def above(self, said: str, record: Doc) -> None:
-        """A spent budget of a run above denies a step of a child. What that run had spent is not in this pack."""
-        creators = [str(cause.get("actor")) for entry in self.checks.entries[:1] for cause in entry["causes"][:1]]
-        is_child = any(creator.startswith("parent:") for creator in creators)
-        is_budget = record.get("effect") == "deny" and str(record.get("rule")).startswith("budget:")
-        numbers: list[Any] = [record.get("spent"), record.get("limit")]
-        is_spent = all(type(one) in (int, float) for one in numbers) and numbers[0] >= numbers[1]
-        if not (is_child and is_budget and is_spent and record.get("run")):
-            self.checks.wrong("verdict_wrong", f"{said} is by a run above, but that is no spent budget of a parent")
-        self.checks.could_not(f"{said}: what run {record.get('run')} above had spent is not in this pack")
-
-    def obeyed(self, entry: Doc, place: int, step: str, record: Doc, said: str) -> None:
-        """The step did what the verdict says: a denied one failed, a held one waits for people."""
-        number = self.places.number(step)
-        known = None if number is None else self.places.get(number)
-        hops = [hop for hop in entry.get("hops", ()) if hop["no"] == number and hop.get("by", 0) == place]
-        triggers = {hop["trigger"] for hop in hops}
-        is_work = known is not None and known.get("executor") is not None
-        if triggers & SIGNALS:
-            is_free = record.get("effect") == "allow" or str(record.get("rule")).startswith("budget:")
-            if not is_free and not (record.get("effect") == "hold" and record.get("permitted")):
-                told = f"{said} is {record.get('effect')}, and a completion was accepted"
-                self.checks.wrong("verdict_ignored", told)
-            return
-        wanted = {"deny": DENIED, "hold": frozenset({"held"})}.get(str(record.get("effect")), GOES_ON | {"held"})
-        if record.get("effect") == "hold" and record.get("permitted"):
-            wanted = GOES_ON
-        elif record.get("effect") == "hold" and not is_work:
-            wanted = GOES_ON | {"held"}  # gates and waits open; earlier versions held no children and no choices
-        if not triggers & wanted:
-            self.checks.wrong("verdict_ignored", f"{said} is {record.get('effect')}, and the step did not follow it")
 
     def judged(self, step: str, record: Doc) -> tuple[str, str | None]:
         facts = self.facts(step, record)
@@ -1355,237 +939,6 @@ def check_policies(checks: Checks) -> None:
     policies = Policies(checks)
     policies.replay()
     checks.did(f"{policies.count} verdicts of policies against their rules and the hops that follow")
-
-
-# -- expressions of rules ----------------------------------------------------------------------------------------------
-# The part of CEL that rules use most: literals, fields, comparisons, `in`, `&&`, `||`, `!`, sums, has() and size().
-TOKEN = re.compile(
-    r"""\s*(?:(\d+\.\d+(?:[eE][-+]?\d+)?|\d+)|("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')|([A-Za-z_]\w*)|(&&|\|\||[=!<>]=|[-+*/%<>!?:.,()\[\]]))"""
-)
-LEVELS = (("||",), ("&&",), ("==", "!=", "<", "<=", ">", ">=", "in"), ("+", "-"), ("*", "/", "%"))
-WORDS = {"true": True, "false": False, "null": None}
-
-
-def evaluate(source: str, facts: Doc) -> Any:
-    """The value of an expression; Unknown without one, CannotReplay if it uses more of CEL than this script reads."""
-    reader = Reader(source, facts)
-    found = reader.ternary()
-    if reader.place != len(reader.tokens):
-        raise CannotReplay(f"`{source}` is not read by this script")
-    return found()
-
-
-class Reader:
-    """Reads an expression into functions without arguments, so that `&&` and `||` may leave one out."""
-
-    def __init__(self, source: str, facts: Doc) -> None:
-        self.source, self.facts, self.place = source, facts, 0
-        self.tokens: list[tuple[str, str]] = []
-        position = 0
-        while source[position:].strip():
-            found = TOKEN.match(source, position)
-            if found is None:
-                raise CannotReplay(f"`{source}` is not read by this script")
-            kind = ("number", "text", "word", "mark")[(found.lastindex or 1) - 1]
-            self.tokens.append((kind, found[found.lastindex or 1]))
-            position = found.end()
-
-    def take(self, *marks: str) -> str | None:
-        if self.place < len(self.tokens) and self.tokens[self.place][1] in marks and self.kind() != "text":
-            self.place += 1
-            return self.tokens[self.place - 1][1]
-        return None
-
-    def kind(self) -> str:
-        return self.tokens[self.place][0] if self.place < len(self.tokens) else ""
-
-    def need(self, mark: str) -> None:
-        if self.take(mark) is None:
-            raise CannotReplay(f"`{self.source}` is not read by this script")
-
-    def ternary(self) -> Value:
-        condition = self.binary(0)
-        if self.take("?") is None:
-            return condition
-        yes = self.ternary()
-        self.need(":")
-        no = self.ternary()
-        return lambda: yes() if truth(condition()) else no()
-
-    def binary(self, level: int) -> Value:
-        if level == len(LEVELS):
-            return self.unary()
-        left = self.binary(level + 1)
-        while (mark := self.take(*LEVELS[level])) is not None:
-            left = combined(mark, left, self.binary(level + 1))
-        return left
-
-    def unary(self) -> Value:
-        if self.take("!"):
-            inner = self.unary()
-            return lambda: not truth(inner())
-        if self.take("-"):
-            number = self.unary()
-            return lambda: arithmetic("-", 0, number())
-        return self.member(self.primary())
-
-    def primary(self) -> Value:
-        kind = self.kind()
-        if self.take("("):
-            inner = self.ternary()
-            self.need(")")
-            return inner
-        if self.take("["):
-            items = self.arguments("]")
-            return lambda: [item() for item in items]
-        if kind not in ("number", "text", "word"):
-            raise CannotReplay(f"`{self.source}` is not read by this script")
-        text = self.tokens[self.place][1]
-        self.place += 1
-        if kind == "number":
-            number = float(text) if "." in text or "e" in text.lower() else int(text)
-            return lambda: number
-        if kind == "text":
-            if "\\" in text:
-                raise CannotReplay(f"`{self.source}` is not read by this script")
-            return lambda: text[1:-1]
-        if self.take("("):
-            return self.call(text, self.arguments(")"))
-        if text in WORDS:
-            return lambda: WORDS[text]
-        return lambda: field(self.facts, text)
-
-    def arguments(self, end: str) -> list[Value]:
-        found: list[Value] = []
-        while self.take(end) is None:
-            found.append(self.ternary())
-            if self.take(",") is None:
-                self.need(end)
-                break
-        return found
-
-    def call(self, name: str, given: list[Value]) -> Value:
-        if name == "size" and len(given) == 1:
-            return lambda: sized(given[0]())
-        if name == "has" and len(given) == 1:
-            return lambda: is_there(given[0])
-        raise CannotReplay(f"`{self.source}` calls {name}, which this script does not know")
-
-    def member(self, value: Value) -> Value:
-        while True:
-            if self.take("."):
-                if self.kind() != "word":
-                    raise CannotReplay(f"`{self.source}` is not read by this script")
-                name = self.tokens[self.place][1]
-                self.place += 1
-                value = self.method(value, name) if self.take("(") else selected(value, name)
-            elif self.take("["):
-                index = self.ternary()
-                self.need("]")
-                value = indexed(value, index)
-            else:
-                return value
-
-    def method(self, value: Value, name: str) -> Value:
-        given = self.arguments(")")
-        if name == "size" and not given:
-            return lambda: sized(value())
-        if name not in ("startsWith", "endsWith", "contains") or len(given) != 1:
-            raise CannotReplay(f"`{self.source}` calls {name}, which this script does not know")
-        return lambda: texts(name, value(), given[0]())
-
-
-def selected(value: Value, name: str) -> Value:
-    return lambda: field(value(), name)
-
-
-def indexed(value: Value, index: Value) -> Value:
-    return lambda: field(value(), index())
-
-
-def field(value: Any, name: Any) -> Any:
-    try:
-        return value[name]
-    except (KeyError, IndexError, TypeError):
-        raise Unknown(f"there is no {name}") from None
-
-
-def is_there(value: Value) -> bool:
-    try:
-        value()
-    except Unknown:
-        return False
-    return True
-
-
-def truth(value: Any) -> bool:
-    if not isinstance(value, bool):
-        raise Unknown("not true or false")
-    return value
-
-
-def sized(value: Any) -> int:
-    if not isinstance(value, str | list | dict):
-        raise Unknown("it has no size")
-    return len(value)
-
-
-def texts(name: str, value: Any, given: Any) -> bool:
-    if not isinstance(value, str) or not isinstance(given, str):
-        raise Unknown("not a text")
-    if name == "contains":
-        return given in value
-    return value.startswith(given) if name == "startsWith" else value.endswith(given)
-
-
-def combined(mark: str, left: Value, right: Value) -> Value:
-    if mark in ("&&", "||"):
-        return lambda: logical(mark == "||", left, right)
-    return lambda: compared(mark, left(), right())
-
-
-def logical(decides: bool, left: Value, right: Value) -> bool:
-    """One side that decides is enough, also if the other has no value."""
-    try:
-        if truth(left()) is decides:
-            return decides
-    except Unknown:
-        if truth(right()) is decides:
-            return decides
-        raise
-    return truth(right())
-
-
-def compared(mark: str, left: Any, right: Any) -> Any:
-    if mark == "==":
-        return same_kind(left, right) and left == right
-    if mark == "!=":
-        return not (same_kind(left, right) and left == right)
-    if mark == "in":
-        if not isinstance(right, list | dict):
-            raise Unknown("not a list")
-        return any(same_kind(left, one) and left == one for one in right)
-    if mark in "+-*/%":
-        return arithmetic(mark, left, right)
-    if not same_kind(left, right) or not isinstance(left, int | float | str) or isinstance(left, bool):
-        raise Unknown("these cannot be compared")
-    return {"<": left < right, "<=": left <= right, ">": left > right, ">=": left >= right}[mark]
-
-
-def same_kind(left: Any, right: Any) -> bool:
-    numbers = (int, float)
-    both = (
-        isinstance(left, numbers) and isinstance(right, numbers) and type(left) is not bool and type(right) is not bool
-    )
-    return both or type(left) is type(right)
-
-
-def arithmetic(mark: str, left: Any, right: Any) -> Any:
-    if (type(left) is not type(right) and left != 0) or not isinstance(left, int | float) or isinstance(left, bool):
-        raise CannotReplay("this script does not know this arithmetic")
-    if mark in "/%":
-        raise CannotReplay("this script does not divide")
-    return left + right if mark == "+" else left - right if mark == "-" else left * right
 
 
 CHECKS: tuple[Callable[[Checks], None], ...] = (
@@ -1683,82 +1036,6 @@ def unhex(text: object) -> bytes:
         return bytes.fromhex(str(text))
     except ValueError:
         return b""
-
-
-# -- Ed25519 (RFC 8032) ------------------------------------------------------------------------------------------------
-# Points are in extended homogeneous coordinates (X, Y, Z, T) with x = X/Z, y = Y/Z, x * y = T/Z.
-PRIME = 2**255 - 19
-ORDER = 2**252 + 27742317777372353535851937790883648493
-D = -121665 * pow(121666, -1, PRIME) % PRIME
-SQRT_MINUS_ONE = pow(2, (PRIME - 1) // 4, PRIME)
-
-Point = tuple[int, int, int, int]
-NEUTRAL: Point = (0, 1, 1, 0)
-
-
-def add(p: Point, q: Point) -> Point:
-    a, b = (p[1] - p[0]) * (q[1] - q[0]) % PRIME, (p[1] + p[0]) * (q[1] + q[0]) % PRIME
-    c, d = 2 * p[3] * q[3] * D % PRIME, 2 * p[2] * q[2] % PRIME
-    e, f, g, h = b - a, d - c, d + c, b + a
-    return (e * f % PRIME, g * h % PRIME, f * g % PRIME, e * h % PRIME)
-
-
-def multiply(scalar: int, point: Point) -> Point:
-    total = NEUTRAL
-    while scalar:
-        if scalar & 1:
-            total = add(total, point)
-        point, scalar = add(point, point), scalar >> 1
-    return total
-
-
-def same_point(p: Point, q: Point) -> bool:
-    return (p[0] * q[2] - q[0] * p[2]) % PRIME == 0 and (p[1] * q[2] - q[1] * p[2]) % PRIME == 0
-
-
-def x_of(y: int, odd: bool) -> int | None:
-    """The x coordinate with this parity of the point with this y; None if there is no such point."""
-    square = (y * y - 1) * pow(D * y * y + 1, -1, PRIME) % PRIME
-    x = pow(square, (PRIME + 3) // 8, PRIME)
-    if (x * x - square) % PRIME:
-        x = x * SQRT_MINUS_ONE % PRIME
-    if (x * x - square) % PRIME or (x == 0 and odd):
-        return None
-    return PRIME - x if (x & 1) != odd else x
-
-
-def decode_point(text: bytes) -> Point | None:
-    number = int.from_bytes(text, "little")
-    y, odd = number & (2**255 - 1), bool(number >> 255)
-    x = x_of(y, odd) if y < PRIME else None
-    return None if x is None else (x, y, 1, x * y % PRIME)
-
-
-def encode_point(point: Point) -> bytes:
-    inverse = pow(point[2], -1, PRIME)
-    x, y = point[0] * inverse % PRIME, point[1] * inverse % PRIME
-    return (y | (x & 1) << 255).to_bytes(32, "little")
-
-
-BASE_Y = 4 * pow(5, -1, PRIME) % PRIME
-BASE_X = x_of(BASE_Y, odd=False) or 0
-BASE: Point = (BASE_X, BASE_Y, 1, BASE_X * BASE_Y % PRIME)
-
-
-def challenge(*parts: bytes) -> int:
-    return int.from_bytes(hashlib.sha512(b"".join(parts)).digest(), "little") % ORDER
-
-
-def verify_signature(public: bytes, message: bytes, signature: bytes) -> bool:
-    """Whether this is the Ed25519 signature over the message by the holder of this public key."""
-    if len(public) != 32 or len(signature) != 64:
-        return False
-    key, commitment = decode_point(public), decode_point(signature[:32])
-    scalar = int.from_bytes(signature[32:], "little")
-    if key is None or commitment is None or scalar >= ORDER or same_point(multiply(8, key), NEUTRAL):
-        return False
-    right = add(commitment, multiply(challenge(signature[:32], public, message), key))
-    return same_point(multiply(scalar, BASE), right)
 
 
 # -- the command -------------------------------------------------------------------------------------------------------

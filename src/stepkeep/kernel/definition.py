@@ -461,11 +461,13 @@ class Switch(_Value, frozen=True, kw_only=True, tag_field="kind", tag="switch"):
 class Flow(_Value, frozen=True, kw_only=True, tag_field="kind", tag="flow"):
     """The handler of the step is a coroutine, and each call that it makes is a step. It makes at most `max` calls.
 
-    `deadline` is how long after its first call all must have ended.
+    `deadline` is how long after its first call all must have ended. `version` is that of the function: only workers
+    that have it run the flow. Without one, workers of any version do.
     """
 
     max: int = 1_000
     deadline: int | None = None
+    version: int | msgspec.UnsetType = msgspec.UNSET
 
 
 class Then(_Value, frozen=True, kw_only=True, tag_field="kind", tag="then"):

@@ -7,13 +7,14 @@ thousand steps needs no deep stack. A plan derives from the stored definition al
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
+from stepkeep.kernel.compiler import Compiler, Condition, Evaluated, Facts
 from stepkeep.kernel.composition.segments import Segment, element_name, lay_out, read_element_name, segment_at
 from stepkeep.kernel.decide.policy import Policy
 from stepkeep.kernel.definition import (
@@ -24,23 +25,19 @@ from stepkeep.kernel.definition import (
     Definition,
     Executor,
     Flow,
-    Growth,
     Handler,
-    Loop,
-    Map,
     OnExhausted,
     QueueSpec,
     Retry,
     Rules,
     StepDefinition,
     Switch,
-    Then,
     Undo,
     UndoChild,
-    Worked,
     templates_of,
 )
 from stepkeep.kernel.errors import InvariantBroken
+from stepkeep.kernel.kinds import ChildUndoStep, StepKind, UnreadStep, WorkStep, kind_of, plain_kind
 from stepkeep.kernel.machine.rows import Called, Step
 from stepkeep.kernel.machine.states import OnFailure, Phase, StepState
 from stepkeep.kernel.people.separation import Constraint, duties_of_execution
@@ -55,126 +52,18 @@ ADDED = "then"
 """The kind of a call that is a step which a handler added."""
 
 
-class ConditionView(msgspec.Struct, frozen=True):
-    """What a condition may read, by step name; payloads are encoded JSON.
-
-    `decoded` caches what conditions decoded; the views of one decision share it. `index` and `last` are those of an
-    element: its place, and the output of the element before it.
-    """
-
-    run_id: str
-    input: bytes
-    outputs: Mapping[str, bytes | None]
-    states: Mapping[str, StepState]
-    decoded: dict[str, tuple[bytes, Any]] = {}
-    index: int | None = None
-    last: bytes | None = None
-
-
-class Evaluated(Protocol):
-    """An expression that is evaluated when its step opens. `reads` names the steps it reads."""
-
-    @property
-    def reads(self) -> frozenset[str]: ...
-
-    @property
-    def reads_input(self) -> bool: ...
-
-
-class Condition(Evaluated, Protocol):
-    """A compiled `if:`. `holds` raises ExpressionError if it cannot be evaluated."""
-
-    def holds(self, view: ConditionView) -> bool: ...
-
-
-class SleepLength(Evaluated, Protocol):
-    """The compiled length of a `sleep:`. `microseconds` raises ExpressionError if it has none."""
-
-    def microseconds(self, view: ConditionView) -> int: ...
-
-
-class MessageTest(Protocol):
-    """A compiled filter of a wait, or its `until`. `holds` raises ExpressionError if it cannot be evaluated."""
-
-    @property
-    def reads_input(self) -> bool: ...
-
-    def holds(self, view: ConditionView, messages: Sequence[bytes]) -> bool: ...
-
-
-class Facts(Evaluated, Protocol):
-    """The compiled facts of a gate. `render` raises ExpressionError if one of them cannot be evaluated."""
-
-    def render(self, view: ConditionView) -> Mapping[str, Any]: ...
-
-
-class Grower(Evaluated, Protocol):
-    """The compiled expressions of a step that owns elements. Each method raises ExpressionError."""
-
-    def items(self, view: ConditionView) -> tuple[int, bytes]:
-        """The number of items of a map, and their JSON."""
-        ...
-
-    def goes_on(self, view: ConditionView) -> bool:
-        """Whether another element of a loop follows."""
-        ...
-
-    def chosen(self, view: ConditionView) -> int | None:
-        """The first case of a choice whose condition holds; None if none does."""
-        ...
-
-    def join(self, outputs: Sequence[bytes | None]) -> bytes:
-        """The outputs of elements as one list."""
-        ...
-
-    def join_added(self, own: bytes | None, added: Sequence[tuple[str, bytes | None]]) -> bytes:
-        """The output of a handler that added steps, with theirs by name."""
-        ...
-
-
-CompileCondition = Callable[[str, Definition], Condition]
-CompileGrowth = Callable[[StepDefinition, Definition], Grower]
-CompileLength = Callable[[str, Definition], SleepLength]
-CompileFacts = Callable[[Mapping[str, str], Definition], Facts]
-CompileTest = Callable[[str, bool], MessageTest]
-"""Compiles an expression over one message, or with True over all that a wait has taken."""
-CompilePolicies = Callable[[Definition], tuple[Policy, ...]]
-
-
-def _no_length(text: str, definition: Definition) -> SleepLength:
-    raise InvariantBroken(f"nothing evaluates the sleep {text} of {definition.name}")
-
-
-def _no_test(text: str, several: bool) -> MessageTest:
-    raise InvariantBroken(f"nothing evaluates the filter {text}")
-
-
-def _no_facts(facts: Mapping[str, str], definition: Definition) -> Facts:
-    raise InvariantBroken(f"nothing evaluates the facts {', '.join(facts)} of {definition.name}")
-
-
-def _no_growth(step: StepDefinition, definition: Definition) -> Grower:
-    raise InvariantBroken(f"nothing evaluates the elements of {step.name} of {definition.name}")
-
-
-def _no_policies(definition: Definition) -> tuple[Policy, ...]:
-    if definition.policy is msgspec.UNSET and definition.budget is msgspec.UNSET:
-        return ()
-    raise InvariantBroken(f"nothing evaluates the policy of {definition.name}")
-
-
 class PlannedStep(msgspec.Struct, frozen=True, kw_only=True):
-    """One step of the plan with everything that `decide` needs. `gate` has the terms of its gate or hold.
+    """One step of the plan with everything that `decide` needs: its kind, and beside it what each kind may have.
 
-    A step that owns elements has a `segment`. That of a map or a loop has a `grower`, and no worker claims it. An
-    element has its `owner` and its `index`, and so has its undo step. A `call` of a flow is an element too.
+    A step that owns elements has a `segment`. An element has its `owner` and its `index`, and so has its undo step. A
+    `call` of a flow is an element too.
     """
 
     no: int
     name: str
     phase: Phase
     definition: StepDefinition
-    executor: Executor | None
+    kind: StepKind
     queue: int
     timeout: int
     retry: Retry
@@ -182,47 +71,39 @@ class PlannedStep(msgspec.Struct, frozen=True, kw_only=True):
     unmet: int = 0
     dependents: tuple[tuple[int, frozenset[StepState]], ...] = ()
     condition: Condition | None = None
-    sleep_length: SleepLength | None = None
-    accepts: MessageTest | None = None
-    enough: MessageTest | None = None
+    hold: Approval | None = None
+    """The terms on which people let it begin."""
+    facts: Facts | None = None
+    """What its gate or its hold shows."""
     has_rules: bool = False
     has_pre: bool = False
     by_hand: bool = False
-    holds: bool = False
-    sleeps: bool = False
-    gate: Approval | None = None
-    facts: Facts | None = None
+    stays_exhausted: bool = False
+    """Whether it waits for people when no attempt is left."""
     segment: Segment | None = None
-    grower: Grower | None = None
     owner: int | None = None
     index: int | None = None
     call: Called | None = None
 
     @property
+    def executor(self) -> Executor | None:
+        """What runs for it, or for each of its elements."""
+        return self.kind.executor
+
+    @property
+    def gate(self) -> Approval | None:
+        """The terms of its gate or hold."""
+        return self.kind.terms or self.hold
+
+    @property
+    def evaluated(self) -> list[Evaluated]:
+        """What is evaluated when it opens."""
+        return [one for one in (self.condition, self.facts, *self.kind.evaluated) if one is not None]
+
+    @property
     def step_name(self) -> str:
         """The name of the step itself, for handlers: of an undo step, the one that it undoes."""
         return self.definition.name if self.owner is None else self.name.removeprefix("undo:")
-
-    @property
-    def undoes_child(self) -> bool:
-        """Whether this is an undo step that rolls a child back."""
-        undo = self.definition.undo
-        return self.phase is Phase.UNDO and undo is not None and isinstance(undo.executor, UndoChild)
-
-    @property
-    def starts_child(self) -> bool:
-        """Whether this step starts a child run; the owner of such elements does not."""
-        return self.segment is None and self.definition.child is not msgspec.UNSET
-
-    @property
-    def waits_itself(self) -> bool:
-        """Whether this step only waits, for people, a message or time: a policy that holds steps lets it open."""
-        return self.definition.approval is not None or self.definition.wait is not None
-
-    @property
-    def growth(self) -> Growth | None:
-        """How this step owns elements; None for every other step, elements included."""
-        return None if self.segment is None else self.definition.growth or None
 
     @property
     def inputs(self) -> Any:
@@ -238,8 +119,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     result of a run that declares none.
     `children` are the steps that wait for a child run, or whose elements do (`has_child_elements`). `undo_waits`:
     an undo step may wait for a child that is rolled back, or for a person.
-    `policies` are those of the definition. `compile_test` compiles
-    the filters that handlers wait with.
+    `policies` are those of the definition. `compiler` compiles the filters that handlers wait with.
     """
 
     definition_id: int
@@ -254,9 +134,10 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     results: tuple[int, ...]
     children: tuple[int, ...] = ()
     has_child_elements: bool = False
+    has_flows: bool = False
     undo_waits: bool = False
     policies: tuple[Policy, ...] = ()
-    compile_test: CompileTest = _no_test
+    compiler: Compiler = Compiler()
     segments: tuple[Segment, ...] = ()
     queues: tuple[int, ...] = ()
     duties: Mapping[int, tuple[Constraint, ...]] = {}
@@ -314,30 +195,27 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
             return replace(
                 place,
                 definition=definition,
-                executor=None if isinstance(undo.executor, UndoChild) else undo.executor,
+                kind=_undo_kind(definition, undo),
                 queue=call.undo_queue,
                 timeout=undo.timeout,
                 retry=undo.retry,
-                holds=_holds(undo),
+                stays_exhausted=_stays(undo),
                 call=call,
             )
         return replace(
             place,
             definition=definition,
-            executor=definition.executor,
+            kind=plain_kind(definition, self.definition, self.compiler),
             queue=call.queue,
             timeout=definition.timeout,
             retry=definition.retry,
             has_rules=bool(definition.rules),
             has_pre=bool(definition.pre),
             by_hand=definition.completion is Completion.MANUAL,
-            sleeps=definition.wait is not None and definition.wait.sleeps is True,
-            gate=definition.approval or definition.hold,
+            hold=definition.hold,
             unmet=call.needs,
             dependents=self._followers(no, call),
             call=call,
-            accepts=_accepts(definition, self.compile_test),
-            enough=_enough(definition, self.compile_test),
         )
 
     def _followers(self, no: int, call: Called) -> tuple[tuple[int, frozenset[StepState]], ...]:
@@ -358,15 +236,18 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         if segment is None:
             raise InvariantBroken(f"step {no} is not in the plan of {self.definition.name}")
         owner, index = self.steps[segment.owner], no - segment.first
-        if isinstance(owner.growth, Worked):
-            return _unknown_call(owner, segment, no)
-        if isinstance(owner.growth, Switch):
-            owner = _as_case(owner, owner.growth.cases[index % segment.width].step)
+        if owner.kind.grows_by_report:
+            return _unread_call(owner, segment, no)
+        growth, kind = owner.kind.growth, owner.kind.element(index % segment.width)
+        if isinstance(growth, Switch):
+            case = growth.cases[index % segment.width].step
+            owner = replace(owner, definition=case, timeout=case.timeout, retry=case.retry)
         if index < segment.width:
             return replace(
                 owner,
                 no=no,
                 name=element_name(owner.name, index),
+                kind=kind,
                 queue=self.element_queue(segment, index),
                 on_failure=OnFailure.CONTINUE,
                 unmet=0,
@@ -374,10 +255,9 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
                 condition=None,
                 has_rules=bool(owner.definition.rules),
                 has_pre=bool(owner.definition.pre),
-                gate=None,
+                hold=None,
                 facts=None,
                 segment=None,
-                grower=None,
                 owner=owner.no,
                 index=index,
             )
@@ -451,7 +331,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
             return self.at(no).name
         if (segment := segment_at(self.segments, no)) is not None:
             # Whether a call of a flow, or an added step, has an undo is known to its row alone.
-            is_call = isinstance(self.steps[segment.owner].growth, Worked)
+            is_call = self.steps[segment.owner].kind.grows_by_report
             has_step = is_call or not self.is_undo(no) or self.undo_of(self.main_no(no)) is not None
         else:
             has_step = self.check is not None and no == self.check.no
@@ -505,7 +385,7 @@ def laid_out(definition: Definition) -> tuple[StepDefinition, ...]:
 def queue_specs(definition: Definition) -> tuple[QueueSpec | None, ...]:
     """What each step number requires of a worker (None: no worker, or no such step)."""
     steps = laid_out(definition)
-    main = [_spec(step.executor, step.capabilities, step.queue) for step in steps]
+    main = [_spec(step.executor, asked_of_workers(step), step.queue) for step in steps]
     undo = [_undo_spec(step.undo, step) if step.undo else None for step in steps]
     check = QueueSpec(kind="rules", capabilities=definition.check_capabilities or ()) if definition.rules else None
     cases = [case.step for step in steps if isinstance(step.growth, Switch) for case in step.growth.cases]
@@ -518,6 +398,17 @@ def queue_specs(definition: Definition) -> tuple[QueueSpec | None, ...]:
         )
     ]
     return (*main, *undo, check, *of_cases)
+
+
+FLOW = "flow-version:"
+"""Begins the word that a queue of a flow asks of workers: they have this version of the function."""
+
+
+def asked_of_workers(step: StepDefinition) -> tuple[str, ...]:
+    """What a step asks of workers besides its handler: its capabilities, and the version of its flow."""
+    if not isinstance(step.growth, Flow) or step.growth.version is msgspec.UNSET:
+        return step.capabilities
+    return (*step.capabilities, f"{FLOW}{step.growth.version}")
 
 
 def _undo_spec(undo: Undo, step: StepDefinition) -> QueueSpec | None:
@@ -537,16 +428,11 @@ def _spec(executor: Executor | None, capabilities: Sequence[str], queue: str) ->
 
 def build_plan(
     definition: Definition,
+    compiler: Compiler,
     *,
     definition_id: int,
     digest: str,
     queues: Sequence[int],
-    compile_condition: CompileCondition,
-    compile_length: CompileLength = _no_length,
-    compile_facts: CompileFacts = _no_facts,
-    compile_policies: CompilePolicies = _no_policies,
-    compile_test: CompileTest = _no_test,
-    compile_growth: CompileGrowth = _no_growth,
     document: bytes = b"",
 ) -> Plan:
     """Build the plan of a definition. `queues` has one id per step number, as `queue_specs` lists them."""
@@ -561,39 +447,19 @@ def build_plan(
         for edge in step.depends_on:
             followers[numbers[edge.step]].append((no, frozenset(edge.allow)))
     steps = tuple(
-        PlannedStep(
-            no=no,
-            name=step.name,
-            phase=Phase.MAIN,
-            definition=step,
-            executor=step.executor,
-            queue=NO_QUEUE if isinstance(step.growth, Map | Loop | Switch) else queues[no],
-            timeout=step.timeout,
-            retry=step.retry,
-            on_failure=step.on_failure,
-            unmet=len(step.depends_on),
-            dependents=tuple(followers[no]),
-            condition=None if step.condition is None else compile_condition(step.condition, definition),
-            sleep_length=_length(step, definition, compile_length),
-            has_rules=bool(step.rules) and not isinstance(step.growth, Map | Loop | Switch),
-            has_pre=bool(step.pre) and not isinstance(step.growth, Map | Loop | Switch),
-            segment=by_owner.get(no),
-            grower=compile_growth(step, definition) if isinstance(step.growth, Map | Loop | Switch | Then) else None,
-            by_hand=step.completion is Completion.MANUAL,
-            sleeps=step.wait is not None and step.wait.sleeps is True,
-            holds=_holds(step),
-            gate=step.approval or step.hold,
-            facts=_facts(step.approval or step.hold, definition, compile_facts),
-            accepts=_accepts(step, compile_test),
-            enough=_enough(step, compile_test),
-        )
-        for no, step in enumerate(ordered)
+        [
+            replace(
+                _main(definition, compiler, step, no, queues[no]),
+                dependents=tuple(followers[no]),
+                segment=by_owner.get(no),
+            )
+            for no, step in enumerate(ordered)
+        ]
     )
     undos = {
         size + step.no: _undo(step, size, queues[size + step.no]) for step in steps if step.definition.undo is not None
     }
     check = _check(definition, 2 * size, queues[2 * size]) if definition.rules else None
-    has_flows = any(isinstance(step.growth, Flow) for step in steps)
     hooks = {undo.name: undo.no for undo in undos.values() if undo.no - size not in by_owner}
     last = {check.name: check.no} if check else {}
     duties = {numbers[name]: found for name, found in duties_of_execution(definition).items() if name in numbers}
@@ -608,19 +474,43 @@ def build_plan(
         numbers={**numbers, **hooks, **last},
         roots=tuple(step.no for step in steps if step.unmet == 0),
         results=tuple(step.no for step in steps if not step.dependents),
-        children=tuple(step.no for step in steps if _awaits_child(step.definition)),
-        has_child_elements=any(step.segment is not None and _awaits_child(step.definition) for step in steps),
-        undo_waits=has_flows or any(_undo_waits(step) for step in ordered),
-        policies=compile_policies(definition),
-        compile_test=compile_test,
+        children=tuple(step.no for step in steps if step.kind.awaits_child),
+        has_child_elements=any(step.segment is not None and step.kind.awaits_child for step in steps),
+        has_flows=any(step.kind.is_flow for step in steps),
+        undo_waits=any(step.kind.is_flow or _undo_waits(step.definition) for step in steps),
+        policies=compiler.policies(definition),
+        compiler=compiler,
         segments=segments,
         queues=tuple(queues) if segments else (),
         duties=duties,
         sets_aside=bool(duties) or any(step.resources for step in definition.work),
         has_duties=bool(definition.duties) or any(one.gate is not None and one.gate.excluded for one in steps),
-        evaluates=any(
-            one is not None for step in steps for one in (step.condition, step.sleep_length, step.facts, step.grower)
-        ),
+        evaluates=any(step.evaluated for step in steps),
+    )
+
+
+def _main(definition: Definition, compiler: Compiler, step: StepDefinition, no: int, queue: int) -> PlannedStep:
+    """A main step by itself. What waits for it is known once all are."""
+    kind = kind_of(step, definition, compiler)
+    gate, runs = step.approval or step.hold, kind.is_claimed or kind.growth is None
+    return PlannedStep(
+        no=no,
+        name=step.name,
+        phase=Phase.MAIN,
+        definition=step,
+        kind=kind,
+        queue=queue if runs else NO_QUEUE,
+        timeout=step.timeout,
+        retry=step.retry,
+        on_failure=step.on_failure,
+        unmet=len(step.depends_on),
+        condition=None if step.condition is None else compiler.condition(step.condition, definition),
+        hold=step.hold,
+        facts=None if gate is None or gate.facts is msgspec.UNSET else compiler.facts(gate.facts, definition),
+        has_rules=bool(step.rules) and runs,
+        has_pre=bool(step.pre) and runs,
+        by_hand=step.completion is Completion.MANUAL,
+        stays_exhausted=_stays(step),
     )
 
 
@@ -658,7 +548,7 @@ def _place_of(planned: PlannedStep, name: str) -> int | None:
     return planned.index if name == call.name else next((one.place for one in call.reads if one.name == name), None)
 
 
-def _unknown_call(owner: PlannedStep, segment: Segment, no: int) -> PlannedStep:
+def _unread_call(owner: PlannedStep, segment: Segment, no: int) -> PlannedStep:
     """A call of a flow as far as its number tells: whose it is, its place, and whether it is an undo."""
     offset = no - segment.first
     is_undo = offset >= segment.width
@@ -669,7 +559,7 @@ def _unknown_call(owner: PlannedStep, segment: Segment, no: int) -> PlannedStep:
         name=f"undo:{name}" if is_undo else name,
         phase=Phase.UNDO if is_undo else Phase.MAIN,
         definition=StepDefinition(name=owner.name, order=0),
-        executor=None,
+        kind=UnreadStep(),
         queue=NO_QUEUE,
         timeout=owner.timeout,
         retry=owner.retry,
@@ -679,40 +569,10 @@ def _unknown_call(owner: PlannedStep, segment: Segment, no: int) -> PlannedStep:
     )
 
 
-def _awaits_child(step: StepDefinition) -> bool:
-    """Whether a step, one of its elements or one of its cases waits for a child run. A call of a flow may."""
-    awaited = [one.child is not msgspec.UNSET and one.child.detached is not True for one in templates_of(step)]
-    return isinstance(step.growth, Flow) or any(awaited)
-
-
 def _undo_waits(step: StepDefinition) -> bool:
     """Whether an undo step of this step, of an element or of a case rolls a child run back, or may hold."""
     undos = [one.undo for one in templates_of(step) if one.undo is not None]
-    return any(isinstance(undo.executor, UndoChild) or _holds(undo) for undo in undos)
-
-
-def _length(step: StepDefinition, definition: Definition, compile_length: CompileLength) -> SleepLength | None:
-    length = msgspec.UNSET if step.wait is None else step.wait.length
-    return None if length is msgspec.UNSET else compile_length(length, definition)
-
-
-def _accepts(step: StepDefinition, compile_test: CompileTest) -> MessageTest | None:
-    given = msgspec.UNSET if step.wait is None else step.wait.accepts
-    return None if given is msgspec.UNSET else compile_test(given, False)
-
-
-def _enough(step: StepDefinition, compile_test: CompileTest) -> MessageTest | None:
-    given = msgspec.UNSET if step.wait is None else step.wait.enough
-    return None if given is msgspec.UNSET else compile_test(given, True)
-
-
-def _facts(gate: Approval | None, definition: Definition, compile_facts: CompileFacts) -> Facts | None:
-    return None if gate is None or gate.facts is msgspec.UNSET else compile_facts(gate.facts, definition)
-
-
-def _as_case(owner: PlannedStep, case: StepDefinition) -> PlannedStep:
-    """The owner of a choice with what one of its cases does."""
-    return replace(owner, definition=case, executor=case.executor, timeout=case.timeout, retry=case.retry)
+    return any(isinstance(undo.executor, UndoChild) or _stays(undo) for undo in undos)
 
 
 def _undo(step: PlannedStep, size: int, queue: int) -> PlannedStep:
@@ -723,28 +583,36 @@ def _undo(step: PlannedStep, size: int, queue: int) -> PlannedStep:
         name=f"undo:{step.name}",
         phase=Phase.UNDO,
         definition=step.definition,
-        executor=None if isinstance(undo.executor, UndoChild) else undo.executor,
+        kind=_undo_kind(step.definition, undo),
         queue=queue,
         timeout=undo.timeout,
         retry=undo.retry,
         on_failure=OnFailure.CONTINUE,
-        holds=_holds(undo),
+        stays_exhausted=_stays(undo),
     )
 
 
-def _holds(what: StepDefinition | Undo) -> bool:
+def _undo_kind(step: StepDefinition, undo: Undo) -> StepKind:
+    if not isinstance(undo.executor, UndoChild):
+        return WorkStep(executor=undo.executor)
+    assert step.child is not msgspec.UNSET
+    return ChildUndoStep(child=step.child)
+
+
+def _stays(what: StepDefinition | Undo) -> bool:
     return what.on_exhausted in (OnExhausted.HOLD, OnExhausted.HOLD_REQUIRED)
 
 
 def _check(definition: Definition, no: int, queue: int) -> PlannedStep:
-    rules = StepDefinition(name="check:run", order=no, executor=Rules(), rules=definition.rules)
+    executor = Rules()
+    rules = StepDefinition(name="check:run", order=no, executor=executor, rules=definition.rules)
     own = sum(rule.timeout for rule in definition.rules if rule.timeout is not msgspec.UNSET)
     return PlannedStep(
         no=no,
         name=rules.name,
         phase=Phase.CHECK,
         definition=rules,
-        executor=rules.executor,
+        kind=WorkStep(executor=executor),
         queue=queue,
         timeout=max(rules.timeout, own),
         retry=HOOK_RETRY,

@@ -135,14 +135,18 @@ def make_server(face: Face, *, approvals: bool = False) -> MCPServer:
 
 def tool_of(face: Face, operation: Operation) -> Callable[..., Awaitable[Any]]:
     """The tool of an operation whose row offers it to agents. Arguments are read as those of a request."""
-    offered = [one for one in operation.parameters.values() if one.place and one.name not in ("by", "as_")]
+    offered = {
+        one.name if one.place == "header" else one.wire: one
+        for one in operation.parameters.values()
+        if one.place and one.name not in ("by", "as_")
+    }
 
     async def call(**given: Any) -> Any:
         wrong: list[Wrong] = []
         values = {
-            one.name: one.read(given[one.wire], (one.wire,), wrong)
-            for one in offered
-            if given.get(one.wire, NOT_GIVEN) is not NOT_GIVEN
+            one.name: one.read(given[name], (name,), wrong)
+            for name, one in offered.items()
+            if given.get(name, NOT_GIVEN) is not NOT_GIVEN
         }
         if wrong:
             raise refusal(wrong)
@@ -150,12 +154,12 @@ def tool_of(face: Face, operation: Operation) -> Callable[..., Awaitable[Any]]:
 
     parameters = [
         inspect.Parameter(
-            one.wire,
+            name,
             inspect.Parameter.KEYWORD_ONLY,
             default=inspect.Parameter.empty if one.is_required else NOT_GIVEN,
             annotation=Annotated[Any, WithJsonSchema(schema_for(one.annotation))],
         )
-        for one in offered
+        for name, one in offered.items()
     ]
     tool: Any = call
     tool.__signature__ = inspect.Signature(parameters)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from importlib.metadata import version
+from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
@@ -17,10 +18,13 @@ from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
 from stepkeep.metrics.families import Family, Values, counter, gauge, of_process, of_seed
-from stepkeep.metrics.gauges import StoreGauges
-from stepkeep.metrics.lag import LoopLag
+from stepkeep.metrics.gauges import LoopLag, StoreGauges
 from stepkeep.operations.pipeline.transact import Transactor
 from stepkeep.worker.utilisation import Vitals
+
+if TYPE_CHECKING:
+    from stepkeep.worker.utilisation import Vitals
+
 
 More = Callable[[], Iterable[Family]]
 

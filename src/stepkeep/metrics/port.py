@@ -10,13 +10,15 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, MutableMapping
 from contextlib import asynccontextmanager, contextmanager
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict
 
 import msgspec
 import uvicorn
 
 from stepkeep.metrics.exposition import Exposition
 from stepkeep.network.listening import BACKLOG
+from stepkeep.operations.pipeline.transact import Transactor
+from stepkeep.worker.loop import Worker
 
 JSON = "application/json"
 
@@ -93,3 +95,48 @@ async def open_port(listener: socket.socket, app: Port, exposition: Exposition) 
         server.should_exit = True
         await asyncio.gather(running, return_exceptions=True)
         await exposition.close()
+
+
+class WorkerHealth(TypedDict):
+    """A worker as its health check tells it."""
+
+    worker: str | None
+    store_up: bool
+    draining: bool
+    held: int
+    free: int
+    loop_lag_seconds: float
+    answered_seconds_ago: float
+    claimed_seconds_ago: float
+
+
+@asynccontextmanager
+async def open_worker_port(
+    listener: socket.socket, transactor: Transactor, worker: Worker, tenant: str
+) -> AsyncIterator[None]:
+    """Tell about this worker on this socket inside the block."""
+
+    def body() -> WorkerHealth:
+        found = worker.vitals()
+        return {
+            "worker": found.id,
+            "store_up": found.is_store_up,
+            "draining": found.is_draining,
+            "held": found.held,
+            "free": found.free,
+            "loop_lag_seconds": round(found.loop_lag_seconds, 3),
+            "answered_seconds_ago": round(found.answered_seconds_ago, 3),
+            "claimed_seconds_ago": round(found.claimed_seconds_ago, 3),
+        }
+
+    async def healthy() -> HealthAnswer:
+        return HealthAnswer(True, {"status": "ok", **body()})
+
+    async def ready() -> HealthAnswer:
+        found = worker.vitals()
+        is_ready = found.id is not None and found.is_store_up and not found.is_draining
+        return HealthAnswer(is_ready, {"status": "ready" if is_ready else "not ready", **body()})
+
+    exposition = Exposition(transactor, tenant=tenant, workers=lambda: [worker.vitals()])
+    async with open_port(listener, Port(exposition, healthy, ready), exposition):
+        yield

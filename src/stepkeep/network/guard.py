@@ -14,8 +14,7 @@ from functools import partial
 
 import msgspec
 
-from stepkeep.network.addresses import is_address, is_public_address, meant_by
-from stepkeep.network.allowing import AllowList
+from stepkeep.network.allowing import AllowList, is_address, is_public_address, meant_by
 from stepkeep.network.failures import Forbidden, Unresolved
 from stepkeep.network.urls import RequestTarget, parse
 

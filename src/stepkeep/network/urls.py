@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from stepkeep.network.addresses import is_address
-from stepkeep.network.allowing import NAME, ends_in_number
+from stepkeep.network.allowing import NAME, ends_in_number, is_address
 from stepkeep.network.failures import CannotSend
 
 if TYPE_CHECKING:

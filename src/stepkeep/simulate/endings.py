@@ -65,6 +65,7 @@ def ending_of(world: World) -> Ending:
     size = plan.size
     hooks = sorted((row for no, row in rows.items() if plan.is_undo(no)), key=lambda row: row.settled or 0)
     undone = {plan.main_no(row.no) for row in hooks if row.state is StepState.SUCCEEDED}
+    undos = [plan.of(row) for row in hooks if row.state is StepState.SUCCEEDED]
     left: list[str] = []
     irreversible: list[str] = []
     in_doubt: list[str] = []
@@ -87,10 +88,8 @@ def ending_of(world: World) -> Ending:
         states=tuple([rows[no].state for no in range(size)]),
         ended=world.over,
         elapsed=world.now,
-        undone=_once(plan.of(row).definition.name for row in hooks if row.state is StepState.SUCCEEDED),
-        children_undone=_once(
-            child_key(plan.of(row)) for row in hooks if row.state is StepState.SUCCEEDED and plan.of(row).undoes_child
-        ),
+        undone=_once(one.definition.name for one in undos),
+        children_undone=_once(child_key(one) for one in undos if one.kind.undoes_child),
         hooks_failed=_once(plan.of(row).definition.name for row in hooks if row.state is StepState.FAILED),
         left=_once(left),
         irreversible=_once(irreversible),

@@ -348,7 +348,7 @@ def _sensible(world: World, offer: Offer) -> bool:
         return True
     deviating = {place.key for place in world.fates}
     plan = world.stage.plan
-    flying = [no for no, row in world.live.items() if row.worker is not None or plan.of(row).starts_child]
+    flying = [no for no, row in world.live.items() if row.worker is not None or plan.of(row).kind.child is not None]
     return any(no not in deviating for no in flying)
 
 

@@ -12,7 +12,6 @@ from enum import StrEnum
 from typing import NamedTuple
 
 import msgspec
-from msgspec import UNSET
 
 from stepkeep.kernel.composition.segments import element_name
 from stepkeep.kernel.decide.retry import may_retry
@@ -146,7 +145,7 @@ def fates_of(planned: PlannedStep, state: StepState, ends: ChildEnds = UNKNOWN) 
             yield FatePoint(Part.HOLD, no), Fate.FAILED
         case StepState.AWAITING_APPROVAL:
             yield from ((FatePoint(Part.GATE, no), fate) for fate in (Fate.REJECTED, Fate.EXPIRES))
-        case StepState.AWAITING_EVENT if planned.sleeps:
+        case StepState.AWAITING_EVENT if planned.kind.sleeps:
             return
         case StepState.AWAITING_EVENT:
             yield FatePoint(Part.WAIT, no), Fate.EXPIRES
@@ -165,8 +164,8 @@ def fates_of(planned: PlannedStep, state: StepState, ends: ChildEnds = UNKNOWN) 
             if ends.is_rolled_back:
                 yield FatePoint(Part.CHILD, no), Fate.CHILD_ROLLED_BACK
             yield FatePoint(Part.CHILD, no), Fate.CHILD_CANCELLED
-            child = planned.definition.child
-            if ends.never_ends or (child is not UNSET and child.deadline is not None):
+            child = planned.kind.child
+            if ends.never_ends or (child is not None and child.deadline is not None):
                 yield FatePoint(Part.CHILD, no), Fate.EXPIRES
         case _:
             return
@@ -188,4 +187,4 @@ def nuisance(planned: PlannedStep) -> Category:
 
 def is_held(planned: PlannedStep) -> bool:
     """Whether this step waits for people only when no attempt is left."""
-    return planned.holds and (planned.phase is Phase.UNDO or planned.definition.hold is None)
+    return planned.stays_exhausted and (planned.phase is Phase.UNDO or planned.definition.hold is None)

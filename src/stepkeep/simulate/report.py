@@ -233,7 +233,7 @@ def _walk(
         longest=max((*walked.slowest, *walked.endings), key=lambda ending: ending.elapsed),
         unwalked=walked.unwalked,
         findings=tuple(findings(definition, every, below.ends, below.unwalked)),
-        bounded=tuple(planned.name for planned in stage.plan.steps if isinstance(planned.growth, Map | Loop)),
+        bounded=tuple(planned.name for planned in stage.plan.steps if isinstance(planned.kind.growth, Map | Loop)),
     )
     return report, stage
 

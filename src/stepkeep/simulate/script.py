@@ -113,7 +113,7 @@ def _next_of(world: World, row: Step) -> Happening | None:
         case StepState.AWAITING_APPROVAL:
             fate = world.fate(FatePoint(Part.GATE, row.no))
             return _answered(world, row, fate, GateDecided(**HEAD, no=row.no, approve=fate is not Fate.REJECTED))
-        case StepState.AWAITING_EVENT if world.stage.plan.of(row).sleeps:
+        case StepState.AWAITING_EVENT if world.stage.plan.of(row).kind.sleeps:
             return _when_due(row)
         case StepState.AWAITING_EVENT:
             assert row.note is not None
@@ -236,8 +236,9 @@ def _attempt(world: World, row: Step, planned: PlannedStep, fate: Fate) -> tuple
         return took, Failed(category=Category.VALIDATION, error="it failed for good", final=True)
     if world.slow and may_retry(planned.retry, Category.TIMEOUT, row.attempts + 1):
         return took, TimedOut()
-    if isinstance(planned.growth, Then):
-        return took, Added(output=b"{}", calls=_added(planned, planned.growth))
+    growth = planned.kind.growth
+    if isinstance(growth, Then):
+        return took, Added(output=b"{}", calls=_added(planned, growth))
     return took, Completed(output=b"{}", token=TOKEN)
 
 

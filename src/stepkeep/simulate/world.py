@@ -13,10 +13,12 @@ from msgspec.structs import replace
 
 from stepkeep.definition.expressions.conditions import CompiledCondition, compile_condition
 from stepkeep.definition.native.lint import unstated_writes
+from stepkeep.kernel.compiler import Compiler, ConditionView
 from stepkeep.kernel.composition.segments import Segment
 from stepkeep.kernel.decide.create import create_run
 from stepkeep.kernel.decide.decide import decide
 from stepkeep.kernel.decide.decision import Decision, Involved, Snapshot
+from stepkeep.kernel.decide.policy import Policy
 from stepkeep.kernel.decide.stopping import is_in_doubt, leaves_effect
 from stepkeep.kernel.definition import (
     Approval,
@@ -37,7 +39,7 @@ from stepkeep.kernel.machine.events import Event
 from stepkeep.kernel.machine.rows import Run, Step
 from stepkeep.kernel.machine.states import RUN_TERMINAL, STEP_TERMINAL, AttemptState, RunState, StepState
 from stepkeep.kernel.people.authority import Caller, OnlyVouched
-from stepkeep.kernel.plan import ConditionView, Plan, PlannedStep, build_plan, queue_specs
+from stepkeep.kernel.plan import Plan, PlannedStep, build_plan, queue_specs
 from stepkeep.simulate.children import UNKNOWN, ChildEnds, child_key
 from stepkeep.simulate.fates import Deviation, Fate, FatePoint, Part, case_place
 
@@ -106,12 +108,10 @@ class Stage:
         self.work = 0
         self.plan: Plan = build_plan(
             definition,
+            WalkedCompiler(self),
             definition_id=1,
             digest=digest_of(encode_definition(definition)),
             queues=range(1, len(queue_specs(definition)) + 1),
-            compile_condition=lambda text, whose: Answered(compile_condition(text, whose), text, self),
-            compile_policies=lambda _: (),
-            compile_growth=self._growth,
         )
         elements = [
             segment.element(index)
@@ -124,18 +124,12 @@ class Stage:
         def acts(planned: PlannedStep) -> bool:
             """Whether a step may leave an effect; the owner of elements leaves none itself."""
             one = planned.definition
-            if planned.starts_child and not self.ends_of(planned).has_effects:
+            if planned.kind.starts_child and not self.ends_of(planned).has_effects:
                 return False
             is_unstated = one.effect is Effect.UNKNOWN and one.name in unstated
             return planned.segment is None and (one.effect not in harmless or one.undo is not None or is_unstated)
 
         self.effects = frozenset(no for no in (*range(self.plan.size), *elements) if acts(self.plan.at(no)))
-
-    def _growth(self, step: StepDefinition, definition: Definition) -> WalkedGrowth | WalkedChoice:
-        if not (cases := cases_of(step)):
-            return WalkedGrowth(step)
-        tests = [None if one.when is None else compile_condition(one.when, definition) for one in cases]
-        return WalkedChoice(step.name, tests, self)
 
     def ends_of(self, planned: PlannedStep) -> ChildEnds:
         """How the child of this step may end, as far as its workflow is known."""
@@ -144,6 +138,25 @@ class Stage:
     def fate(self, place: FatePoint) -> Fate:
         """What the path that asks has here; it goes well where none does."""
         return Fate.GOES_WELL if self.asking is None else self.asking.fate(place)
+
+
+class WalkedCompiler(Compiler):
+    """Compiles what a walk needs: a path answers conditions that it does not know, and policies are not simulated."""
+
+    def __init__(self, stage: Stage) -> None:
+        self._stage = stage
+
+    def condition(self, text: str, definition: Definition) -> Answered:
+        return Answered(compile_condition(text, definition), text, self._stage)
+
+    def grower(self, step: StepDefinition, definition: Definition) -> WalkedGrowth | WalkedChoice:
+        if not (cases := cases_of(step)):
+            return WalkedGrowth(step)
+        tests = [None if one.when is None else compile_condition(one.when, definition) for one in cases]
+        return WalkedChoice(step.name, tests, self._stage)
+
+    def policies(self, definition: Definition) -> tuple[Policy, ...]:
+        return ()
 
 
 def cases_of(step: StepDefinition) -> tuple[Case, ...]:
@@ -329,7 +342,7 @@ class World:
                 self.unsure |= {attempt.no} & self.stage.effects
         for row in decision.changed if self.stage.plan.children else ():
             # A child has its effect when it succeeds; no attempt of its step tells.
-            if self.stage.plan.of(row).starts_child and row.no in self.stage.effects:
+            if self.stage.plan.of(row).kind.starts_child and row.no in self.stage.effects:
                 if row.state is StepState.SUCCEEDED:
                     self.done |= {row.no}
                 elif row.state in STEP_TERMINAL and is_in_doubt(row.error):

@@ -1,4 +1,4 @@
-"""One event on its way out, and its envelope: CloudEvents 1.0 in JSON.
+"""One event on its way out, its envelope (CloudEvents 1.0 in JSON), and the patterns of names that sinks take.
 
 The id is made of run, journal sequence and number. It is the same however often the event is sent, so that a receiver
 can ignore what it has already. Values only; the relay makes them, and sinks send them.
@@ -6,12 +6,16 @@ can ignore what it has already. Values only; the relay makes them, and sinks sen
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
+from functools import lru_cache
 from typing import Any
 
 import msgspec
+
+from stepkeep.kernel.errors import InvalidInput
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _encode = msgspec.json.Encoder().encode
@@ -112,3 +116,49 @@ class OutgoingEvent(msgspec.Struct, frozen=True, kw_only=True):
 def time_text(at: int) -> str:
     """A time of the database as RFC 3339 text."""
     return (_EPOCH + timedelta(microseconds=at)).isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+MAX_PATTERN = 200
+MAX_PATTERNS = 50
+
+
+def check_patterns(given: Iterable[object]) -> tuple[str, ...]:
+    """Patterns as they are stored: sorted, without duplicates."""
+    found = sorted({_checked(one) for one in given})
+    if not found:
+        raise InvalidInput("a sink needs at least one pattern of event types, such as 'order.*' or '*'.")
+    if len(found) > MAX_PATTERNS:
+        raise InvalidInput(f"a sink has at most {MAX_PATTERNS} patterns, and not {len(found)}.")
+    return tuple(found)
+
+
+def _checked(one: object) -> str:
+    if not isinstance(one, str) or not 0 < len(one) <= MAX_PATTERN or not one.isprintable():
+        raise InvalidInput(f"a pattern of event types has 1 to {MAX_PATTERN} printable characters, as in 'order.*'.")
+    return str.__str__(one)
+
+
+def matches(patterns: Iterable[str], event_type: str) -> bool:
+    """Whether any of the patterns matches.
+
+    >>> matches(["order.*", "paid"], "order.sent"), matches(["order.*"], "orders")
+    (True, False)
+    """
+    return any(_compiled(one).fullmatch(event_type) for one in patterns)
+
+
+@lru_cache(maxsize=1000)
+def _compiled(pattern: str) -> re.Pattern[str]:
+    return re.compile(".*".join(re.escape(part) for part in pattern.split("*")), re.DOTALL)
+
+
+def prefix_of(patterns: Iterable[str]) -> str:
+    """The text that every matching type begins with; empty where there is none.
+
+    >>> prefix_of(["order.paid", "order.p*"]), prefix_of(["order.*", "*"])
+    ('order.p', '')
+    """
+    heads = [one.split("*", 1)[0] for one in patterns]
+    first, last = min(heads), max(heads)
+    end = next((at for at, letter in enumerate(first) if at >= len(last) or last[at] != letter), len(first))
+    return first[:end]

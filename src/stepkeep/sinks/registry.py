@@ -7,8 +7,8 @@ asked for. It opens nothing.
 from __future__ import annotations
 
 from functools import cache
-from importlib import import_module
 from importlib.metadata import entry_points
+from pkgutil import resolve_name
 from typing import Any
 
 from stepkeep.kernel.errors import InvalidInput
@@ -17,16 +17,16 @@ from stepkeep.sinks.interface import SinkKind
 GROUP = "stepkeep.sinks"
 
 BUILT_IN = {
-    "jsonl": "stepkeep.sinks.jsonl",
-    "handler": "stepkeep.sinks.handler",
-    "host": "stepkeep.sinks.host",
-    "command": "stepkeep.sinks.command",
-    "message": "stepkeep.sinks.message",
-    "webhook": "stepkeep.sinks.webhook",
-    "run_webhook": "stepkeep.sinks.run_webhook",
-    "triggers": "stepkeep.sinks.triggers",
+    "jsonl": "jsonl:KIND",
+    "handler": "inside:HANDLER",
+    "host": "inside:HOST",
+    "command": "command:KIND",
+    "message": "message:KIND",
+    "webhook": "webhook:WEBHOOK",
+    "run_webhook": "webhook:RUN_WEBHOOK",
+    "triggers": "inside:TRIGGERS",
 }
-"""The modules of this package that hold a `KIND` and need no further library, by its name."""
+"""Where this package has the kinds that need no further library, by their names."""
 
 
 def kind_names() -> tuple[str, ...]:
@@ -39,7 +39,7 @@ def kind_of(name: str) -> SinkKind[Any]:
     """The kind of this name; raises InvalidInput where there is none, or its library is missing."""
     try:
         if name in BUILT_IN:
-            found: object = import_module(BUILT_IN[name]).KIND
+            found: object = resolve_name(f"stepkeep.sinks.{BUILT_IN[name]}")
         else:
             [entry] = [one for one in entry_points(group=GROUP) if one.name == name]
             found = entry.load()

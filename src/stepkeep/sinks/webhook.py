@@ -7,6 +7,8 @@ one is replaced without a gap. Secrets are named, and read for each request.
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 from email.utils import parsedate_to_datetime
 
 import msgspec
@@ -17,7 +19,7 @@ from stepkeep.network.failures import CannotSend, RequestFailed
 from stepkeep.network.guard import Guard
 from stepkeep.network.signatures import read_key, sign
 from stepkeep.network.urls import parse
-from stepkeep.sinks.event import OutgoingEvent
+from stepkeep.sinks.event import OutgoingEvent, time_text
 from stepkeep.sinks.interface import SEND_SECONDS, Sink, SinkContext, SinkFailed, SinkKind
 
 MAX_ANSWER = 16 * 1024
@@ -111,11 +113,60 @@ async def _open(options: WebhookOptions, context: SinkContext) -> Sink:
     return WebhookSink(options, context)
 
 
-KIND = SinkKind(
+WEBHOOK = SinkKind(
     name="webhook",
     summary="signed HTTP requests (Standard Webhooks)",
     options=WebhookOptions,
     open=_open,
     check=_check,
     secrets=lambda options: options.secrets,
+)
+
+
+SECONDS = 5.0
+STATUS = {"run.succeeded": "SUCCEEDED", "run.cancelled": "CANCELED"}
+"""The words of seed 001; every other end is FAILED."""
+
+
+class RunWebhookOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`secret` is the name of the secret that signs; without one nothing is signed."""
+
+    url: str
+    secret: str | None = None
+
+
+class RunWebhookSink:
+    """Posts the end of one run."""
+
+    def __init__(self, options: RunWebhookOptions, context: SinkContext) -> None:
+        self._options, self._context = options, context
+
+    async def send(self, event: OutgoingEvent) -> None:
+        status = STATUS.get(event.type, "FAILED")
+        body = msgspec.json.encode({"run_id": event.run_id, "status": status, "finished_at": time_text(event.at)})
+        headers = {"content-type": "application/json", "x-event-id": event.id, **traced(event)}
+        if self._options.secret is not None:
+            key = (await self._context.secret(self._options.secret)).encode()
+            headers["x-signature"] = hmac.new(key, body, hashlib.sha256).hexdigest()
+        client = Client(Guard(self._context.reach), max_answer=MAX_ANSWER, seconds=SECONDS)
+        try:
+            await post(client, self._options.url, headers, body)
+        finally:
+            await client.aclose()
+
+    async def close(self) -> None:
+        """Nothing is open between two requests."""
+
+
+async def _open_run_webhook(options: RunWebhookOptions, context: SinkContext) -> Sink:
+    return RunWebhookSink(options, context)
+
+
+RUN_WEBHOOK = SinkKind(
+    name="run_webhook",
+    summary="the end of one run (seed 001)",
+    options=RunWebhookOptions,
+    open=_open_run_webhook,
+    check=lambda options: check_url(options.url),
+    secrets=lambda options: () if options.secret is None else (options.secret,),
 )

@@ -43,7 +43,7 @@ from stepkeep.store.principals import (
     TenantRow,
 )
 from stepkeep.store.reading import read_definition, read_person, read_row, unreadable_worker
-from stepkeep.store.records import RunRecord, RunStatus, SignedHead
+from stepkeep.store.records import RunRecord, RunStatus, SignedHead, UnfitStep
 from stepkeep.store.rows import (
     AdoptionRow,
     AuditHead,
@@ -243,14 +243,26 @@ def read_record(row: Sequence[Any]) -> RunRecord:
         raise
 
 
-def state_from(columns: Sequence[Any]) -> tuple[RunKey, RunStatus]:
-    """A run's key and its state."""
-    key = (columns[0], columns[1])
-    return key, read_row("runs", _status_from, columns, key)
+def states_from(rows: Iterable[Sequence[Any]]) -> dict[RunKey, RunStatus]:
+    """The states of runs by their keys, each with the outputs that were read with it."""
+    found: dict[RunKey, RunStatus] = {}
+    for row in rows:
+        key = (row[0], row[1])
+        if key not in found:
+            found[key] = read_row("runs", _status_from, row, key)
+        if row[6] is not None:
+            found[key].outputs[row[6]] = read_row("steps", lambda row: output_from(row[7], row[8]), row, key)
+    return found
 
 
 def _status_from(row: Sequence[Any]) -> RunStatus:
     return RunStatus(state=RUN_STATES[row[2]], definition_id=row[3], error=row[4], seq=row[5])
+
+
+def unfit_from(row: Sequence[Any]) -> UnfitStep:
+    """A flow that holds, from its row."""
+    run_id, no, queue, note = row
+    return UnfitStep(str(run_id), no, queue, _note(note).tried)
 
 
 def output_from(note: str | None, output: bytes | None) -> bytes | None:

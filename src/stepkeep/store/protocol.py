@@ -60,6 +60,7 @@ from stepkeep.store.records import (
     Maintenance,
     Quarantine,
     RecentAttempt,
+    RecentFailure,
     RecentRun,
     RunCounts,
     RunFilter,
@@ -69,6 +70,7 @@ from stepkeep.store.records import (
     Searched,
     SignedHead,
     TailEntry,
+    UnfitStep,
     UnsignedHead,
     WholeRun,
     Words,
@@ -149,6 +151,14 @@ class Notifier(Protocol):
     def listen(self, listener: Listener) -> Callable[[], None]:
         """Call `listener` on this event loop for every notification, until the returned function is called."""
         ...
+
+
+NO_RESULTS: Mapping[RunKey, Sequence[int]] = {}
+
+
+def wanted_outputs(keys: Sequence[RunKey], results: Mapping[RunKey, Sequence[int]]) -> list[tuple[str, str, int]]:
+    """What `read_states` asks for: each run with the steps whose outputs are its result, or with a number of none."""
+    return [(*key, no) for key in dict.fromkeys(keys) for no in results.get(key) or (-1,)]
 
 
 class Store(ABC):
@@ -333,6 +343,10 @@ class Store(ABC):
         """The id of the oldest unfinished run, also of a quarantined one: every run before it has ended."""
         return first(await self._read(lambda row: str(row[0]), self.sql.find_oldest_live, tenant))
 
+    async def find_unfit(self, tenant: str, after: str, limit: int) -> list[UnfitStep]:
+        """Flows that hold until other code is there, of runs behind an id, by run and number."""
+        return await self._find(columns.unfit_from, self.sql.find_unfit, tenant, after, limit)
+
     async def read_signed_heads(self, tenant: str, run_id: str) -> list[SignedHead]:
         statement = self.sql.read_signed_heads
         return await self._read_of_run("signed_heads", columns.signed_head_from, statement, tenant, run_id)
@@ -345,7 +359,11 @@ class Store(ABC):
         return first(await self._read_of_run("runs", columns.record_from, self.sql.read_run, tenant, run_id))
 
     @abstractmethod
-    async def read_states(self, keys: Sequence[RunKey]) -> dict[RunKey, RunStatus]: ...
+    async def read_states(
+        self, keys: Sequence[RunKey], results: Mapping[RunKey, Sequence[int]] = NO_RESULTS
+    ) -> dict[RunKey, RunStatus]:
+        """How runs stand. Of those that have succeeded, with the outputs of the steps that `results` names."""
+        ...
 
     @abstractmethod
     async def read_steps(self, tenant: str, run_id: str) -> list[Step]: ...
@@ -457,13 +475,15 @@ class Store(ABC):
         """How the newest runs went, also quarantined ones: those after an id, newest first."""
         return await self._find(lambda row: RecentRun(*row), self.sql.read_recent_runs, tenant, after, limit)
 
-    async def read_recent_attempts(
-        self, tenant: str, *, after: str, looked_at: int, runs: int, limit: int
-    ) -> list[RecentAttempt]:
-        """How long attempts took in the newest `runs` ended runs, of the newest `looked_at` runs after an id; at most
-        `limit`, by run (newest first), step and fence."""
-        asked = (self.sql.read_recent_attempts, tenant, after, looked_at, runs, limit)
+    async def read_recent_attempts(self, tenant: str, runs: Sequence[str], *, limit: int) -> list[RecentAttempt]:
+        """How the ended attempts of these runs went; at most `limit`, by run (newest first), step and fence."""
+        asked = (self.sql.read_recent_attempts, tenant, columns.json_text(list(runs)), limit)
         return await self._find(lambda row: RecentAttempt(*row), *asked)
+
+    async def read_failures(self, tenant: str, *, after: str, limit: int) -> list[RecentFailure]:
+        """Why the newest stopped runs after an id were stopped, newest first, also quarantined ones. A run that was
+        cancelled is left out."""
+        return await self._find(lambda row: RecentFailure(*row), self.sql.read_failures, tenant, after, limit)
 
     @abstractmethod
     async def search_runs(

@@ -17,12 +17,13 @@ from stepkeep.kernel.machine.states import Category, RunState
 
 class RunStatus(msgspec.Struct, frozen=True, kw_only=True):
     """What a waiter needs of a run: its state, why it ended, the definition that tells which outputs are its result,
-    and the number of its last journal entry."""
+    the number of its last journal entry, and the outputs that were asked for, by step, once it has succeeded."""
 
     state: RunState
     definition_id: int
     error: str | None = None
     seq: int
+    outputs: dict[int, bytes | None] = msgspec.field(default_factory=dict)
 
 
 class TailEntry(msgspec.Struct, frozen=True, kw_only=True):
@@ -168,6 +169,15 @@ class UnsignedHead(NamedTuple):
     head: bytes
 
 
+class UnfitStep(NamedTuple):
+    """A flow that holds until other code is there than that of the digests in `tried`."""
+
+    run_id: str
+    no: int
+    queue: int
+    tried: tuple[str, ...]
+
+
 class Evidence(msgspec.Struct, frozen=True, gc=False):
     """Why an attempt failed: JSON with its traceback, its inputs and its log lines. No part of the record."""
 
@@ -198,12 +208,26 @@ class RecentRun(msgspec.Struct, frozen=True, gc=False):
 
 
 class RecentAttempt(msgspec.Struct, frozen=True, gc=False):
-    """How long an attempt of one of the newest ended runs took, in microseconds."""
+    """How an ended attempt went, and how long it took, in microseconds."""
+
+    run_id: str
+    no: int
+    state: str
+    taken: int
+
+
+class RecentFailure(msgspec.Struct, frozen=True, gc=False):
+    """Why a run was stopped: the step that failed first with its error, or the error of the run itself. `call` is the
+    name of a step that a flow called."""
 
     run_id: str
     definition_id: int
-    no: int
-    taken: int
+    state: str
+    no: int | None
+    call: str | None
+    category: str | None
+    error: str
+    ended_at: int | None
 
 
 class RunCounts(msgspec.Struct, frozen=True, kw_only=True):

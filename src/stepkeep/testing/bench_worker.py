@@ -185,10 +185,10 @@ class BenchWorker:
         """Report; if the step has rules, they are evaluated next under the same lease."""
         claim = job.claim
         if isinstance(outcome, Proposed):
-            outcome, job.asked = read_proposed(outcome, claim.plan, claim.planned, self._codes.registry)
-        if isinstance(outcome, Suspended | Added) and job.asked:
-            known = self._call_queues.resolved(outcome, job.asked)
-            outcome = known or await self._call_queues.resolve(outcome, job.asked)
+            outcome, job.calls.asked = read_proposed(outcome, claim.plan, claim.planned, self._codes.registry)
+        if isinstance(outcome, Suspended | Added) and job.calls.asked:
+            known = self._call_queues.resolved(outcome, job.calls.asked)
+            outcome = known or await self._call_queues.resolve(outcome, job.calls.asked)
         reply = await self._report(claim, results.attach_token_digest(outcome, job), judging=job.prepared.is_rules)
         if not isinstance(reply, Accepted) or job.prepared.is_rules or not isinstance(outcome, Completed):
             return
@@ -223,10 +223,10 @@ class BenchWorker:
         """Everything that a handler, a template or a rule may read, loaded beforehand."""
         claim = job.claim
         await self._inputs.load([job])
-        if job.details is None:
+        if job.loaded.details is None:
             key = (claim.tenant, claim.run_id)
             found = await self._transactor.store.read_details([key])
-            job.details = (await self._transactor.payloads.details(found))[key]
+            job.loaded.details = (await self._transactor.payloads.details(found))[key]
         job.fetch = self._inputs.fetch
 
     def _known(self, claim: Claim) -> HandlerSpec | None:

@@ -31,7 +31,10 @@ export function onSignedOut(callback) {
 
 /** The session of this browser, or null. */
 export async function resume() {
-	const answer = await fetch(`${ROOT}/session`, { headers: { Accept: "application/json" }, credentials: "same-origin" });
+	const answer = await fetch(`${ROOT}/session`, {
+		headers: { Accept: "application/json" },
+		credentials: "same-origin",
+	});
 	state.session = answer.ok ? await answer.json() : null;
 	return state.session;
 }
@@ -56,7 +59,8 @@ export function address(path, query = {}) {
 export function searchOf(query, search = new URLSearchParams()) {
 	for (const [name, value] of Object.entries(query)) {
 		search.delete(name);
-		for (const one of [value].flat()) if (one !== null && one !== undefined && one !== "" && one !== false) search.append(name, String(one));
+		for (const one of [value].flat())
+			if (one !== null && one !== undefined && one !== "" && one !== false) search.append(name, String(one));
 	}
 	return search.size ? `?${search}` : "";
 }
@@ -71,9 +75,9 @@ export const part = (text) => encodeURIComponent(text);
 /** The name of a workflow or a step, which may have slashes. @param {string} text */
 export const named = (text) => text.split("/").map(encodeURIComponent).join("/");
 
-/** @template {string} A @param {A} path @param {Record<string, any>} [query] @param {AbortSignal} [signal] @returns {Promise<Answers.Get<A>>} */
+/** @template {string} A @param {A} path @param {Answers.Query<A>} [query] @param {AbortSignal} [signal] @returns {Promise<Answers.Get<A>>} */
 export const get = (path, query, signal) => send("GET", path, { query, signal });
-/** @template {string} A @param {A} path @param {any} [body] @param {Record<string, string>} [headers] @returns {Promise<Answers.Post<A>>} */
+/** @template {string} A @param {A} path @param {Answers.Body<A>} [body] @param {Record<string, string>} [headers] @returns {Promise<Answers.Post<A>>} */
 export const post = (path, body, headers) => send("POST", path, { body: body ?? {}, headers });
 
 /** The header that makes a repeated request do its work once. */
@@ -92,11 +96,18 @@ export async function send(method, path, { query, body, text, type, headers, sig
 	let answer;
 	try {
 		answer = await fetch(address(path, query), {
-			method, headers: sent, signal, credentials: "same-origin", body: text ?? (body === undefined ? undefined : JSON.stringify(body)),
+			method,
+			headers: sent,
+			signal,
+			credentials: "same-origin",
+			body: text ?? (body === undefined ? undefined : JSON.stringify(body)),
 		});
 	} catch (error) {
 		if (signal?.aborted) throw error;
-		throw new Problem(0, { detail: "The service does not answer. The page tries again when it is back.", code: "unreachable" });
+		throw new Problem(0, {
+			detail: "The service does not answer. The page tries again when it is back.",
+			code: "unreachable",
+		});
 	}
 	const date = Date.parse(answer.headers.get("Date") ?? "");
 	// The header has whole seconds: half a second is what it is off on average.
@@ -118,7 +129,8 @@ export async function send(method, path, { query, body, text, type, headers, sig
  * @param {{event: (name: string, data: any) => void, connected?: (isConnected: boolean) => void, signal: AbortSignal, after?: string}} options
  */
 export async function follow(path, { event, connected = () => {}, signal, after }) {
-	let last = after ?? "", wait = 1000;
+	let last = after ?? "",
+		wait = 1000;
 	while (!signal.aborted) {
 		try {
 			const headers = { Accept: "text/event-stream" };
@@ -170,7 +182,11 @@ function readEvent(block) {
 export function pause(ms, signal) {
 	return new Promise((done) => {
 		// A page that stays open pauses for hours: its signal must not keep a listener for each time.
-		const end = () => { clearTimeout(timer); signal.removeEventListener("abort", end); done(undefined); };
+		const end = () => {
+			clearTimeout(timer);
+			signal.removeEventListener("abort", end);
+			done(undefined);
+		};
 		const timer = setTimeout(end, ms);
 		signal.addEventListener("abort", end);
 	});

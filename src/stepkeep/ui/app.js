@@ -2,7 +2,34 @@
  * Starts the pages: signs the reader in, draws the frame, and shows the page of the address.
  * A page is a function that gets a `Context` and returns its element; `context.signal` ends with it.
  */
-import { button, empty, every, focusOn, get, go, h, href, icon, inert, match, may, onSignedOut, openDialog, path, Problem, problemBox, put, refused, resume, session, signIn, signOut, startRouter, startTicking, toast } from "./kit.js";
+import {
+	button,
+	empty,
+	every,
+	focusOn,
+	get,
+	go,
+	h,
+	href,
+	icon,
+	inert,
+	match,
+	may,
+	onSignedOut,
+	openDialog,
+	path,
+	Problem,
+	problemBox,
+	put,
+	refused,
+	resume,
+	session,
+	signIn,
+	signOut,
+	startRouter,
+	startTicking,
+	toast,
+} from "./kit.js";
 import { openPalette } from "./components/palette.js";
 import { startKeyboard } from "./keyboard.js";
 import { PAGES } from "./pages.js";
@@ -24,49 +51,150 @@ function setTheme(next) {
 	else document.documentElement.dataset.theme = next;
 	localStorage.setItem("stepkeep.theme", next);
 	for (const one of document.querySelectorAll("[data-theme-choice]")) {
-		one.setAttribute("aria-pressed", String((one).dataset.themeChoice === next));
+		one.setAttribute("aria-pressed", String(one.dataset.themeChoice === next));
 	}
 }
 
 function themeSwitch() {
-	return h("div.switch", { role: "group", "aria-label": "Theme" }, THEMES.map((one) => h("button", {
-		type: "button", title: `Theme: ${one}`, "aria-label": `Theme: ${one}`, "aria-pressed": String(theme() === one), data: { themeChoice: one }, on: { click: () => setTheme(one) },
-	}, icon(one === "system" ? "auto" : one === "light" ? "sun" : "moon"))));
+	return h(
+		"div.switch",
+		{ role: "group", "aria-label": "Theme" },
+		THEMES.map((one) =>
+			h(
+				"button",
+				{
+					type: "button",
+					title: `Theme: ${one}`,
+					"aria-label": `Theme: ${one}`,
+					"aria-pressed": String(theme() === one),
+					data: { themeChoice: one },
+					on: { click: () => setTheme(one) },
+				},
+				icon(one === "system" ? "auto" : one === "light" ? "sun" : "moon"),
+			),
+		),
+	);
 }
 
 function navLink(entry) {
-	const made = h("a.nav", { href: href(entry.path), title: entry.keys ? `${entry.label} (${entry.keys})` : null }, icon(entry.icon), h("span", entry.label));
+	const made = h(
+		"a.nav",
+		{ href: href(entry.path), title: entry.keys ? `${entry.label} (${entry.keys})` : null },
+		icon(entry.icon),
+		h("span", entry.label),
+	);
 	return made;
 }
 
 function frame() {
 	const who = session();
 	const shown = pages().filter((one) => one.label);
-	const list = (entries, kind = "") => h("ul", { class: kind }, entries.map((entry) => {
-		const made = navLink(entry);
-		links.set(entry.path, made);
-		return h("li", made);
-	}));
-	const first = shown.filter((one) => one.group === "work"), rest = shown.filter((one) => one.group === "build"), people = shown.filter((one) => one.group === "admin");
-	const side = h("aside.side", { "aria-label": "Menu" }, h("a.brand", { href: href("/runs") }, mark(), "Stepkeep"),
-		h("nav", { "aria-label": "Pages" }, list(first),
-			h("div.rest", h("h2", "System"), list(rest), h("h2", "Administration"), list(people))),
+	const list = (entries, kind = "") =>
+		h(
+			"ul",
+			{ class: kind },
+			entries.map((entry) => {
+				const made = navLink(entry);
+				links.set(entry.path, made);
+				return h("li", made);
+			}),
+		);
+	const first = shown.filter((one) => one.group === "work"),
+		rest = shown.filter((one) => one.group === "build"),
+		people = shown.filter((one) => one.group === "admin");
+	const side = h(
+		"aside.side",
+		{ "aria-label": "Menu" },
+		h("a.brand", { href: href("/runs") }, mark(), "Stepkeep"),
+		h(
+			"nav",
+			{ "aria-label": "Pages" },
+			list(first),
+			h("div.rest", h("h2", "System"), list(rest), h("h2", "Administration"), list(people)),
+		),
 		button("More", openMenu, { icon: "more", kind: "more-button" }),
-		h("div.foot", themeSwitch(), h("div.who", h("span.avatar", { "aria-hidden": "true" }, (who?.principal ?? "?").slice(0, 1).toUpperCase()),
-			h("span.grow", h("b.cut", inert(who?.principal ?? "")), h("span.faint.cut", inert(who?.tenant ?? ""))),
-			button("Sign out", leave, { kind: "plain small", icon: "exit", hidden: true }))));
-	const find = h("button.find", { type: "button", on: { click: palette } }, icon("search"), h("span.cut", "Find a run, a page or an action"), h("kbd", "Ctrl K"));
-	put(document.body, h("a.skip", { href: "#main", on: { click: (event) => { event.preventDefault(); main.focus(); } } }, "Skip to the page"),
-		h("div.frame", side, h("div.main", h("header.top", find, live, button("Keys", help, { kind: "plain small", hidden: true, icon: "book", title: "Keyboard (?)" })), main)));
+		h(
+			"div.foot",
+			themeSwitch(),
+			h(
+				"div.who",
+				h("span.avatar", { "aria-hidden": "true" }, (who?.principal ?? "?").slice(0, 1).toUpperCase()),
+				h("span.grow", h("b.cut", inert(who?.principal ?? "")), h("span.faint.cut", inert(who?.tenant ?? ""))),
+				button("Sign out", leave, { kind: "plain small", icon: "exit", hidden: true }),
+			),
+		),
+	);
+	const find = h(
+		"button.find",
+		{ type: "button", on: { click: palette } },
+		icon("search"),
+		h("span.cut", "Find a run, a page or an action"),
+		h("kbd", "Ctrl K"),
+	);
+	put(
+		document.body,
+		h(
+			"a.skip",
+			{
+				href: "#main",
+				on: {
+					click: (event) => {
+						event.preventDefault();
+						main.focus();
+					},
+				},
+			},
+			"Skip to the page",
+		),
+		h(
+			"div.frame",
+			side,
+			h(
+				"div.main",
+				h(
+					"header.top",
+					find,
+					live,
+					button("Keys", help, { kind: "plain small", hidden: true, icon: "book", title: "Keyboard (?)" }),
+				),
+				main,
+			),
+		),
+	);
 }
 
 /** The sign of the product. */
 const mark = () => h("img.mark", { src: new URL("icon.svg", import.meta.url).pathname, alt: "" });
 
 function openMenu() {
-	const dialog = openDialog({ title: "Stepkeep", body: [
-		h("div.menu-list", pages().filter((one) => one.label && one.group !== "work").map((one) => { const made = navLink(one); made.addEventListener("click", () => dialog.close()); return made; })),
-		h("div.row", themeSwitch(), h("span.muted.grow", `${session()?.principal ?? ""} · ${session()?.tenant ?? ""}`), button("Sign out", () => { dialog.close(); void leave(); }, { icon: "exit" }))] });
+	const dialog = openDialog({
+		title: "Stepkeep",
+		body: [
+			h(
+				"div.menu-list",
+				pages()
+					.filter((one) => one.label && one.group !== "work")
+					.map((one) => {
+						const made = navLink(one);
+						made.addEventListener("click", () => dialog.close());
+						return made;
+					}),
+			),
+			h(
+				"div.row",
+				themeSwitch(),
+				h("span.muted.grow", `${session()?.principal ?? ""} · ${session()?.tenant ?? ""}`),
+				button(
+					"Sign out",
+					() => {
+						dialog.close();
+						void leave();
+					},
+					{ icon: "exit" },
+				),
+			),
+		],
+	});
 }
 
 async function leave() {
@@ -77,8 +205,14 @@ async function leave() {
 function commands() {
 	return [
 		...(current?.commands ?? []),
-		...pages().filter((one) => one.label).map((one) => ({ label: one.label, icon: one.icon, keys: one.keys, act: () => go(one.path) })),
-		...THEMES.map((one) => ({ label: `Theme: ${one}`, icon: one === "dark" ? "moon" : "sun", act: () => setTheme(one) })),
+		...pages()
+			.filter((one) => one.label)
+			.map((one) => ({ label: one.label, icon: one.icon, keys: one.keys, act: () => go(one.path) })),
+		...THEMES.map((one) => ({
+			label: `Theme: ${one}`,
+			icon: one === "dark" ? "moon" : "sun",
+			act: () => setTheme(one),
+		})),
 		{ label: "Keyboard", icon: "book", keys: "?", act: help },
 		{ label: "Sign out", icon: "exit", act: leave },
 	];
@@ -88,8 +222,23 @@ const palette = () => openPalette(commands(), go);
 
 function help() {
 	const known = keys();
-	openDialog({ title: "Keyboard", wide: true, body: h("div.sheet", Object.entries(known).map(([name, one]) =>
-		h("div", h("span", one.say), h("span", name.split(" ").map((key) => [h("kbd", key.replace("ctrl+", "Ctrl ")), " "]))))) });
+	openDialog({
+		title: "Keyboard",
+		wide: true,
+		body: h(
+			"div.sheet",
+			Object.entries(known).map(([name, one]) =>
+				h(
+					"div",
+					h("span", one.say),
+					h(
+						"span",
+						name.split(" ").map((key) => [h("kbd", key.replace("ctrl+", "Ctrl ")), " "]),
+					),
+				),
+			),
+		),
+	});
 }
 
 function keys() {
@@ -99,7 +248,11 @@ function keys() {
 		"ctrl+k": { say: "Find anything", act: palette },
 		"?": { say: "Show these keys", act: help },
 		t: { say: "Change the theme", act: () => setTheme(THEMES[(THEMES.indexOf(theme()) + 1) % 3]) },
-		...Object.fromEntries(pages().filter((one) => one.keys).map((one) => [one.keys, { say: one.label, act: () => go(one.path) }])),
+		...Object.fromEntries(
+			pages()
+				.filter((one) => one.keys)
+				.map((one) => [one.keys, { say: one.label, act: () => go(one.path) }]),
+		),
 	};
 }
 
@@ -111,13 +264,24 @@ function show() {
 	const { signal } = controller;
 	if (!session()) {
 		document.title = "Sign in · Stepkeep";
-		put(document.body, signInPage(async (key) => { await signIn({ key }); frame(); show(); watchApprovals(); }));
-		(document.querySelector("input"))?.focus();
+		put(
+			document.body,
+			signInPage(async (key) => {
+				await signIn({ key });
+				frame();
+				show();
+				watchApprovals();
+			}),
+		);
+		document.querySelector("input")?.focus();
 		return;
 	}
 	if (!main.isConnected) frame();
 	const at = path();
-	if (at === "/") { history.replaceState(null, "", href("/runs")); return void show(); }
+	if (at === "/") {
+		history.replaceState(null, "", href("/runs"));
+		return void show();
+	}
 	for (const entry of PAGES) {
 		const params = match(entry.path, at);
 		if (!params) continue;
@@ -125,13 +289,21 @@ function show() {
 			if (to === entry.path || (to !== "/" && at.startsWith(`${to}/`))) made.setAttribute("aria-current", "page");
 			else made.removeAttribute("aria-current");
 		}
-		const title = (text) => { document.title = `${inert(text)} · Stepkeep`; };
+		const title = (text) => {
+			document.title = `${inert(text)} · Stepkeep`;
+		};
 		title(entry.label || "Run");
-		const context = { params, query: new URLSearchParams(location.search), signal, title, live: (state) => {
-			if (signal.aborted) return;
-			live.dataset.live = state;
-			put(live, h("span", state === "off" ? "Connecting" : "Live"));
-		} };
+		const context = {
+			params,
+			query: new URLSearchParams(location.search),
+			signal,
+			title,
+			live: (state) => {
+				if (signal.aborted) return;
+				live.dataset.live = state;
+				put(live, h("span", state === "off" ? "Connecting" : "Live"));
+			},
+		};
 		current = entry.build(context);
 		put(main, current.element);
 		main.scrollTop = 0;
@@ -156,31 +328,51 @@ function watchApprovals() {
 	void countApprovals();
 	if (isWatching) return;
 	isWatching = true;
-	every(20_000, () => { if (session()) void countApprovals(); }, new AbortController().signal);
+	every(
+		20_000,
+		() => {
+			if (session()) void countApprovals();
+		},
+		new AbortController().signal,
+	);
 	document.addEventListener("stepkeep:decided", () => void countApprovals());
 }
 
 addEventListener("unhandledrejection", (event) => {
-	if (event.reason instanceof Problem) { event.preventDefault(); if (event.reason.status !== 401) toast("bad", event.reason.message); }
-	else if (event.reason?.name === "AbortError") event.preventDefault();
+	if (event.reason instanceof Problem) {
+		event.preventDefault();
+		if (event.reason.status !== 401) toast("bad", event.reason.message);
+	} else if (event.reason?.name === "AbortError") event.preventDefault();
 });
 
 async function start() {
 	startTicking();
 	startRouter(show);
 	startKeyboard(keys);
-	onSignedOut(() => { if (main.isConnected) { toast("wait", "Your session has ended. Sign in again."); show(); } });
+	onSignedOut(() => {
+		if (main.isConnected) {
+			toast("wait", "Your session has ended. Sign in again.");
+			show();
+		}
+	});
 	// The code of a link is used once, and does not stay in the address.
 	const code = new URLSearchParams(location.hash.slice(1)).get("code");
 	if (code) history.replaceState(null, "", location.pathname + location.search);
 	try {
-		if (code) await signIn({ code }).catch((error) => { refused(error); toast("wait", error.message); });
+		if (code)
+			await signIn({ code }).catch((error) => {
+				refused(error);
+				toast("wait", error.message);
+			});
 		if (!session()) await resume();
 	} catch {
 		put(document.body, h("div.page", problemBox("The service does not answer. Reload the page when it is back.")));
 		return;
 	}
-	if (session()) { frame(); watchApprovals(); }
+	if (session()) {
+		frame();
+		watchApprovals();
+	}
 	show();
 }
 

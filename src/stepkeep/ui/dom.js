@@ -15,7 +15,9 @@ export const h = (tag, ...rest) => fill((name) => document.createElement(name), 
 export const s = (tag, ...rest) => fill((name) => document.createElementNS(SVG, name), tag, rest);
 
 function fill(create, tag, rest) {
-	const [name, ...classes] = tag.split("."), element = create(name), [first] = rest;
+	const [name, ...classes] = tag.split("."),
+		element = create(name),
+		[first] = rest;
 	const hasProps = first && typeof first === "object" && !Array.isArray(first) && !(first instanceof Node);
 	if (hasProps && first.class) classes.push(first.class.trim());
 	if (classes.length) element.setAttribute("class", classes.join(" "));
@@ -23,7 +25,8 @@ function fill(create, tag, rest) {
 		if (value === null || value === undefined || value === false || key === "class") continue;
 		if (key === "on") for (const [event, listener] of Object.entries(value)) element.addEventListener(event, listener);
 		else if (key === "data") Object.assign(element.dataset, value);
-		else if (key === "value" || key === "checked" || key === "indeterminate" || key === "disabled") element[key] = value;
+		else if (key === "value" || key === "checked" || key === "indeterminate" || key === "disabled")
+			element[key] = value;
 		else element.setAttribute(key, value === true ? "" : String(value));
 	}
 	append(element, hasProps ? rest.slice(1) : rest);

@@ -19,8 +19,15 @@ export function line(text, most = 300) {
 const clock = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit" });
 const brief = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit" });
 const long = new Intl.DateTimeFormat("en-GB", {
-	weekday: "short", day: "numeric", month: "short", year: "numeric", hour: "2-digit", minute: "2-digit", second: "2-digit",
-	fractionalSecondDigits: 3, timeZoneName: "short",
+	weekday: "short",
+	day: "numeric",
+	month: "short",
+	year: "numeric",
+	hour: "2-digit",
+	minute: "2-digit",
+	second: "2-digit",
+	fractionalSecondDigits: 3,
+	timeZoneName: "short",
 });
 
 /** How far the server's clock is ahead, in milliseconds; from the Date header of its answers. */
@@ -54,7 +61,11 @@ export function countdown(iso) {
 export function lasted(from, to) {
 	if (!from) return h("span.faint", "–");
 	if (to) return h("span.num", { title: `${exact(from)} to ${exact(to)}` }, span(Date.parse(to) - Date.parse(from)));
-	return h("time.num", { datetime: from, title: `since ${exact(from)}`, data: { tick: "for" } }, span(now() - Date.parse(from)));
+	return h(
+		"time.num",
+		{ datetime: from, title: `since ${exact(from)}`, data: { tick: "for" } },
+		span(now() - Date.parse(from)),
+	);
 }
 
 const agoText = (iso) => {
@@ -73,8 +84,10 @@ export function span(ms, coarse = false) {
 	if (ms < 10_000 && !coarse) return `${(ms / 1000).toFixed(1)} s`;
 	const seconds = Math.round(ms / 1000);
 	if (seconds < 60) return `${seconds} s`;
-	if (seconds < 3600) return `${Math.floor(seconds / 60)} min${seconds % 60 && seconds < 600 ? ` ${seconds % 60} s` : ""}`;
-	if (seconds < 86_400) return `${Math.floor(seconds / 3600)} h${seconds % 3600 >= 60 ? ` ${Math.floor((seconds % 3600) / 60)} min` : ""}`;
+	if (seconds < 3600)
+		return `${Math.floor(seconds / 60)} min${seconds % 60 && seconds < 600 ? ` ${seconds % 60} s` : ""}`;
+	if (seconds < 86_400)
+		return `${Math.floor(seconds / 3600)} h${seconds % 3600 >= 60 ? ` ${Math.floor((seconds % 3600) / 60)} min` : ""}`;
 	return `${Math.floor(seconds / 86_400)} d${seconds % 86_400 >= 3600 ? ` ${Math.floor((seconds % 86_400) / 3600)} h` : ""}`;
 }
 
@@ -82,7 +95,8 @@ export function span(ms, coarse = false) {
 export const micros = (us) => (us === null || us === undefined ? "–" : span(us / 1000, us >= 1_000_000));
 
 /** @param {number} count @param {string} word @param {string} [plural] */
-export const counted = (count, word, plural) => `${count.toLocaleString("en")} ${count === 1 ? word : plural ?? `${word}s`}`;
+export const counted = (count, word, plural) =>
+	`${count.toLocaleString("en")} ${count === 1 ? word : (plural ?? `${word}s`)}`;
 
 export function bytes(size) {
 	if (size < 1000) return `${size} B`;
@@ -114,8 +128,12 @@ export function startTicking() {
 		for (const found of document.querySelectorAll("[data-tick]")) {
 			const element = found;
 			const kind = element.dataset.tick;
-			const said = kind === "ago" ? agoText(element.dateTime)
-				: kind === "until" ? untilText(element.dateTime) : span(now() - Date.parse(element.dateTime));
+			const said =
+				kind === "ago"
+					? agoText(element.dateTime)
+					: kind === "until"
+						? untilText(element.dateTime)
+						: span(now() - Date.parse(element.dateTime));
 			if (element.textContent !== said) element.textContent = said;
 			if (kind === "until") element.classList.toggle("late", Date.parse(element.dateTime) < now());
 		}

@@ -11,7 +11,8 @@ const PATHS = {
 	pause: "M5.5 4v8M10.5 4v8",
 	clock: "M8 2.5a5.5 5.5 0 100 11 5.5 5.5 0 000-11zM8 5v3.2l2 1.3",
 	person: "M8 8.2a2.6 2.6 0 100-5.2 2.6 2.6 0 000 5.2zM3.5 13.2c.6-2.3 2.3-3.4 4.5-3.4s3.9 1.1 4.5 3.4",
-	people: "M6 8a2.3 2.3 0 100-4.6A2.3 2.3 0 006 8zM2 13c.4-2.1 1.9-3.2 4-3.2s3.6 1.1 4 3.2M10.5 3.6a2.3 2.3 0 010 4.3M12 10.2c1.2.5 1.9 1.4 2.1 2.8",
+	people:
+		"M6 8a2.3 2.3 0 100-4.6A2.3 2.3 0 006 8zM2 13c.4-2.1 1.9-3.2 4-3.2s3.6 1.1 4 3.2M10.5 3.6a2.3 2.3 0 010 4.3M12 10.2c1.2.5 1.9 1.4 2.1 2.8",
 	retry: "M12.8 6.2A5 5 0 103 9.2M13 3v3.4H9.6",
 	undo: "M5.5 3L2.8 5.8l2.7 2.7M3 5.8h6.2a3.6 3.6 0 010 7.2H6",
 	dash: "M4 8h8",
@@ -48,22 +49,53 @@ const PATHS = {
 
 /** An icon. It says nothing to a screen reader: a word stands beside it. @param {string} name @param {string} [extra] */
 export function icon(name, extra = "") {
-	return s("svg", { class: `icon ${extra}`.trim(), viewBox: "0 0 16 16", "aria-hidden": "true", focusable: "false" },
-		s("path", { d: PATHS[name] ?? PATHS.dot }));
+	return s(
+		"svg",
+		{ class: `icon ${extra}`.trim(), viewBox: "0 0 16 16", "aria-hidden": "true", focusable: "false" },
+		s("path", { d: PATHS[name] ?? PATHS.dot }),
+	);
 }
 
 /** @type {Record<string, [tone: string, icon: string]>} Tone and icon of each state of runs, steps, attempts, workers. */
 const STATES = {
-	idle: ["idle", "ring"], queued: ["idle", "clock"], running: ["run", "play"], blocked: ["wait", "hand"],
-	validating: ["run", "shield"], stopping: ["undo", "slash"], compensating: ["undo", "undo"], succeeded: ["ok", "check"],
-	failed: ["bad", "cross"], cancelled: ["idle", "slash"], rolled_back: ["undo", "undo"], paused: ["wait", "pause"],
-	pending: ["idle", "ring"], ready: ["idle", "clock"], retrying: ["wait", "retry"], awaiting_approval: ["wait", "person"],
-	awaiting_event: ["wait", "mail"], awaiting_completion: ["wait", "hand"], awaiting_children: ["run", "flow"],
+	idle: ["idle", "ring"],
+	queued: ["idle", "clock"],
+	running: ["run", "play"],
+	blocked: ["wait", "hand"],
+	validating: ["run", "shield"],
+	stopping: ["undo", "slash"],
+	compensating: ["undo", "undo"],
+	succeeded: ["ok", "check"],
+	failed: ["bad", "cross"],
+	cancelled: ["idle", "slash"],
+	rolled_back: ["undo", "undo"],
+	paused: ["wait", "pause"],
+	pending: ["idle", "ring"],
+	ready: ["idle", "clock"],
+	retrying: ["wait", "retry"],
+	awaiting_approval: ["wait", "person"],
+	awaiting_event: ["wait", "mail"],
+	awaiting_completion: ["wait", "hand"],
+	awaiting_children: ["run", "flow"],
 	skipped: ["idle", "dash"],
-	open: ["run", "play"], timed_out: ["bad", "clock"], lost: ["bad", "warn"], waited: ["idle", "clock"], released: ["idle", "dash"],
-	initializing: ["idle", "clock"], busy: ["run", "play"], unresponsive: ["bad", "warn"], draining: ["wait", "exit"], shutdown: ["idle", "slash"],
-	active: ["ok", "check"], disabled: ["bad", "slash"], revoked: ["bad", "slash"], expired: ["idle", "clock"],
-	dead: ["bad", "cross"], delivered: ["ok", "check"], approve: ["ok", "check"], reject: ["bad", "cross"],
+	open: ["run", "play"],
+	timed_out: ["bad", "clock"],
+	lost: ["bad", "warn"],
+	waited: ["idle", "clock"],
+	released: ["idle", "dash"],
+	initializing: ["idle", "clock"],
+	busy: ["run", "play"],
+	unresponsive: ["bad", "warn"],
+	draining: ["wait", "exit"],
+	shutdown: ["idle", "slash"],
+	active: ["ok", "check"],
+	disabled: ["bad", "slash"],
+	revoked: ["bad", "slash"],
+	expired: ["idle", "clock"],
+	dead: ["bad", "cross"],
+	delivered: ["ok", "check"],
+	approve: ["ok", "check"],
+	reject: ["bad", "cross"],
 };
 
 export const toneOf = (state) => (STATES[state] ?? ["idle", "dot"])[0];
@@ -72,7 +104,12 @@ export const pathOf = (name) => PATHS[name] ?? PATHS.dot;
 
 /** A state as a word with its icon and colour. @param {string} state @param {string} [word] */
 export function badge(state, word) {
-	return h("span", { class: `badge tone-${toneOf(state)}`, data: { state } }, icon(iconOf(state)), h("span", word ?? words(state)));
+	return h(
+		"span",
+		{ class: `badge tone-${toneOf(state)}`, data: { state } },
+		icon(iconOf(state)),
+		h("span", word ?? words(state)),
+	);
 }
 
 /** A word with a tone. @param {string} tone @param {string} name @param {...Child} children */

@@ -28,22 +28,34 @@ export async function readJournal(run, signal, told, as = null) {
  * @returns {Promise<Verdict>}
  */
 export async function verifyChain(entries, head) {
-	if (!globalThis.crypto?.subtle) return { kind: "unable", count: entries.length, why: "This browser verifies only over https or on localhost." };
-	let before = new Uint8Array(0), seq = 0;
+	if (!globalThis.crypto?.subtle)
+		return { kind: "unable", count: entries.length, why: "This browser verifies only over https or on localhost." };
+	let before = new Uint8Array(0),
+		seq = 0;
 	const encoder = new TextEncoder();
 	for (const entry of entries) {
-		if (entry.seq !== seq + 1) return { kind: "broken", count: entries.length, broken: entry.seq, why: `entry ${seq + 1} is missing` };
-		const body = encoder.encode(entry.body), both = new Uint8Array(before.length + body.length);
+		if (entry.seq !== seq + 1)
+			return { kind: "broken", count: entries.length, broken: entry.seq, why: `entry ${seq + 1} is missing` };
+		const body = encoder.encode(entry.body),
+			both = new Uint8Array(before.length + body.length);
 		both.set(before);
 		both.set(body, before.length);
 		const hash = new Uint8Array(await crypto.subtle.digest("SHA-256", both));
-		if (hex(hash) !== entry.hash) return { kind: "broken", count: entries.length, broken: entry.seq, why: "its hash does not cover its bytes and the entry before it" };
+		if (hex(hash) !== entry.hash)
+			return {
+				kind: "broken",
+				count: entries.length,
+				broken: entry.seq,
+				why: "its hash does not cover its bytes and the entry before it",
+			};
 		before = hash;
 		seq = entry.seq;
 	}
 	// The run may have moved on since its row was read: then its head is not the last entry.
-	if (seq === head.seq && hex(before) !== head.head) return { kind: "broken", count: entries.length, broken: seq, why: "the run's row names another head" };
-	if (seq < head.seq) return { kind: "broken", count: entries.length, broken: seq + 1, why: `the run's row names ${head.seq} entries` };
+	if (seq === head.seq && hex(before) !== head.head)
+		return { kind: "broken", count: entries.length, broken: seq, why: "the run's row names another head" };
+	if (seq < head.seq)
+		return { kind: "broken", count: entries.length, broken: seq + 1, why: `the run's row names ${head.seq} entries` };
 	return { kind: "whole", count: entries.length };
 }
 

@@ -6,7 +6,8 @@ const PREFIX_SECONDS = 1.2;
 
 /** @param {() => Keys} keys the keys of now: "j", "?", "g r", "ctrl+k" */
 export function startKeyboard(keys) {
-	let prefix = "", since = 0;
+	let prefix = "",
+		since = 0;
 	document.addEventListener("keydown", (event) => {
 		if (event.defaultPrevented) return;
 		const inField = event.target.matches?.("input:not([type=checkbox]), textarea, select, [contenteditable]");
@@ -16,7 +17,8 @@ export function startKeyboard(keys) {
 			return;
 		}
 		if (document.querySelector("dialog[open]")) return;
-		const known = keys(), isFollowing = prefix && performance.now() - since < PREFIX_SECONDS * 1000;
+		const known = keys(),
+			isFollowing = prefix && performance.now() - since < PREFIX_SECONDS * 1000;
 		const found = (isFollowing && known[`${prefix} ${name}`]) || known[name];
 		prefix = "";
 		if (found) {

@@ -23,7 +23,11 @@ export function go(to, query) {
 
 /** Changes the search part of the address without leaving the page. @param {Record<string, any>} query @param {boolean} [isStep] a step to go back to */
 export function setQuery(query, isStep = false) {
-	history[isStep ? "pushState" : "replaceState"](null, "", location.pathname + searchOf(query, new URLSearchParams(location.search)));
+	history[isStep ? "pushState" : "replaceState"](
+		null,
+		"",
+		location.pathname + searchOf(query, new URLSearchParams(location.search)),
+	);
 }
 
 /** Calls a function when the page changes, also by a click on a link of ours. @param {() => void} callback */
@@ -32,8 +36,22 @@ export function startRouter(callback) {
 	addEventListener("popstate", callback);
 	document.addEventListener("click", (event) => {
 		const found = event.target.closest?.("a[href]");
-		if (!(found instanceof HTMLAnchorElement) || event.defaultPrevented || event.button || event.ctrlKey || event.metaKey || event.shiftKey) return;
-		if (found.target || found.download || found.origin !== location.origin || !`${found.pathname}/`.startsWith(`${BASE}/`)) return;
+		if (
+			!(found instanceof HTMLAnchorElement) ||
+			event.defaultPrevented ||
+			event.button ||
+			event.ctrlKey ||
+			event.metaKey ||
+			event.shiftKey
+		)
+			return;
+		if (
+			found.target ||
+			found.download ||
+			found.origin !== location.origin ||
+			!`${found.pathname}/`.startsWith(`${BASE}/`)
+		)
+			return;
 		event.preventDefault();
 		history.pushState(null, "", found.href);
 		callback();
@@ -45,7 +63,8 @@ export function startRouter(callback) {
  * @param {string} pattern @param {string} given
  */
 export function match(pattern, given) {
-	const wanted = pattern.split("/"), parts = given.replace(/\/$/, "").split("/");
+	const wanted = pattern.split("/"),
+		parts = given.replace(/\/$/, "").split("/");
 	const found = {};
 	for (let at = 0; at < wanted.length; at += 1) {
 		if (wanted[at].startsWith("*")) {

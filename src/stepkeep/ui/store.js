@@ -8,7 +8,8 @@ import { Problem, pause } from "./api.js";
  * @param {T} initial
  */
 export function createStore(initial) {
-	let value = initial, isScheduled = false;
+	let value = initial,
+		isScheduled = false;
 	const listeners = new Set();
 	return {
 		get: () => value,
@@ -18,7 +19,10 @@ export function createStore(initial) {
 			if (isScheduled) return;
 			isScheduled = true;
 			// A hidden page gets no frames, and must not fall behind.
-			const tell = () => { isScheduled = false; for (const one of listeners) one(value); };
+			const tell = () => {
+				isScheduled = false;
+				for (const one of listeners) one(value);
+			};
 			if (document.hidden) setTimeout(tell, 100);
 			else requestAnimationFrame(tell);
 		},
@@ -36,7 +40,8 @@ export function createStore(initial) {
  * @param {() => Promise<void>} reload @param {AbortSignal} signal @param {number} [least] milliseconds
  */
 export function createReloader(reload, signal, least = 250) {
-	let isRunning = false, isAsked = false;
+	let isRunning = false,
+		isAsked = false;
 	const run = async () => {
 		isRunning = true;
 		while (isAsked && !signal.aborted) {
@@ -61,8 +66,12 @@ export function createReloader(reload, signal, least = 250) {
 
 /** Calls a function every so often while the page is shown. @param {() => void} act @param {number} ms @param {AbortSignal} signal */
 export function every(ms, act, signal) {
-	const timer = setInterval(() => { if (!document.hidden) act(); }, ms);
-	const shown = () => { if (!document.hidden) act(); };
+	const timer = setInterval(() => {
+		if (!document.hidden) act();
+	}, ms);
+	const shown = () => {
+		if (!document.hidden) act();
+	};
 	document.addEventListener("visibilitychange", shown, { signal });
 	signal.addEventListener("abort", () => clearInterval(timer));
 }

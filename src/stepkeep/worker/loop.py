@@ -29,6 +29,7 @@ from stepkeep.kernel.people.authority import ANY_WORK, Caller, WorkLimits
 from stepkeep.operations import validate
 from stepkeep.operations.children.children import ChildSweep
 from stepkeep.operations.continuation.jobs import JobSweep
+from stepkeep.operations.continuation.other_code import CodeSweep
 from stepkeep.operations.limits.pauses import NONE as NONE_PAUSED
 from stepkeep.operations.limits.pauses import read_pauses
 from stepkeep.operations.limits.slots import SlotSweep
@@ -39,7 +40,7 @@ from stepkeep.operations.pipeline.maintenance import maintain
 from stepkeep.operations.pipeline.start import StartedHere
 from stepkeep.operations.pipeline.transact import Claim, Transactor, first_claimed_at
 from stepkeep.operations.pipeline.workers import retire_silent
-from stepkeep.operations.remote.services import Service
+from stepkeep.operations.remote.services import Known, Service
 from stepkeep.operations.triggers.events import consume
 from stepkeep.operations.triggers.sweep import TriggerSweep
 from stepkeep.sinks.interface import SEND_SECONDS, SinkContext
@@ -56,7 +57,7 @@ from stepkeep.worker.chores.membership import Membership
 from stepkeep.worker.chores.polling import LocalTimers, QueuePoller
 from stepkeep.worker.chores.queues import Kind, allowed_kinds, served_queues
 from stepkeep.worker.chores.relay import Relay, RelayPace
-from stepkeep.worker.code import code_of
+from stepkeep.worker.code import code_of, flow_builds
 from stepkeep.worker.executors.command import CommandPolicy
 from stepkeep.worker.executors.http import HttpPolicy
 from stepkeep.worker.hooks import Hooks
@@ -189,6 +190,7 @@ class Worker:
         self._attempts = Attempts(self._shared, self._prepared, tenant, self._read_queues)
         self._triggers = TriggerSweep(transactor)
         self._jobs = JobSweep(transactor)
+        self._code_sweep = CodeSweep(transactor, tenant)
         self._children = ChildSweep(transactor) if transactor.has_database else None
         self._slot_sweep = SlotSweep(transactor) if transactor.has_database else None
         self._pollers = {
@@ -632,6 +634,7 @@ class Worker:
             progress=self._shared.progress.collect(self._shared.leases, self._runtime.monotonic()),
             usage=self._shared.meter.usage(),
             code={spec.name: code_of(spec.function) for spec in self._registry},
+            flows=flow_builds(self._registry),
         ).within(self._limits)
 
     async def _read_queues(self) -> None:
@@ -741,8 +744,15 @@ class Worker:
         if not self._transactor.has_database:
             return
         await self._read_pauses()
-        if await sweep_timers(self._transactor) + await self._triggers.sweep():
+        found = await sweep_timers(self._transactor) + await self._triggers.sweep()
+        if self._has_flows and self._code_sweep.is_due(self._runtime.monotonic()):
+            found += await self._code_sweep.sweep(Known(self._membership.row, self._offer()))
+        if found:
             self.wake()
+
+    @property
+    def _has_flows(self) -> bool:
+        return any(spec.kind == "python" and spec.runs_in == "async" for spec in self._registry)
 
     async def _look_after_children(self, children: ChildSweep) -> None:
         """Start and cancel child runs, and tell parents how they ended; at once if this process caused it."""

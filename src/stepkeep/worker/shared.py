@@ -143,7 +143,7 @@ class Shared:
 
     def end_span(self, job: Job, outcome: Outcome) -> None:
         """End the span of an attempt whose outcome is known."""
-        span, job.span = job.span, None
+        span, job.tracing.span = job.tracing.span, None
         if span is not None and self.transactor.spans is not None:
             self.transactor.spans.end(span, outcome)
 

@@ -1211,6 +1211,7 @@ CREATE INDEX slots_waiting ON stepkeep.slots USING btree (tenant, workflow, prio
 CREATE INDEX steps_await_resources ON stepkeep.steps USING btree (queue, priority DESC, ready_at, run_id, no) WHERE ((ready_at >= '100000000000000000'::bigint) AND (ready_at < '200000000000000000'::bigint))
 CREATE INDEX steps_claim ON stepkeep.steps USING btree (queue, priority DESC, ready_at, run_id, no) WHERE (ready_at IS NOT NULL)
 CREATE INDEX steps_due ON stepkeep.steps USING btree (due_at) WHERE (due_at IS NOT NULL)
+CREATE INDEX steps_hold ON stepkeep.steps USING btree (tenant, run_id, no) WHERE ((state = 'awaiting_approval'::text) AND (fence > 0))
 CREATE UNIQUE INDEX steps_pkey ON stepkeep.steps USING btree (run_id, no, tenant)
 CREATE INDEX steps_ready ON stepkeep.steps USING btree (run_id, no) WHERE (ready_at IS NOT NULL)
 CREATE UNIQUE INDEX tenants_pkey ON stepkeep.tenants USING btree (name)

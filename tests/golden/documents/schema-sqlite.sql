@@ -146,6 +146,9 @@ CREATE INDEX steps_claim on steps (queue, priority desc, ready_at, run_id, no) w
 -- index steps_due
 CREATE INDEX steps_due on steps (due_at) where due_at is not null
 
+-- index steps_hold
+CREATE INDEX steps_hold on steps (tenant, run_id, no) where state = 'awaiting_approval' and fence > 0
+
 -- index steps_ready
 CREATE INDEX steps_ready on steps (tenant, run_id, no) where ready_at is not null
 

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from stepkeep.cli.arguments import LARGEST
-from stepkeep.cli.printer import answer, overwrite, say, warn
+from stepkeep.cli.printer import FAILED, SUCCEEDED, answer, overwrite, say, warn
 from stepkeep.cli.settings import Needs, Settings, with_settings
-from stepkeep.cli.status import FAILED, SUCCEEDED
 from stepkeep_lab.cli.lab_ablation import ablation
 from stepkeep_lab.cli.lab_campaign import campaign
 from stepkeep_lab.cli.lab_check import check

@@ -7,9 +7,8 @@ from typing import Annotated
 
 import typer
 
-from stepkeep.cli.printer import answer, say, warn
+from stepkeep.cli.printer import SUCCEEDED, answer, say, warn
 from stepkeep.cli.settings import Settings
-from stepkeep.cli.status import SUCCEEDED
 
 WORKS = ("3-step runs", "10-step runs", "starts", "one 3-step run, idle")
 

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from stepkeep.cli.arguments import LARGEST
-from stepkeep.cli.printer import answer, say, warn
+from stepkeep.cli.printer import FAILED, SUCCEEDED, answer, say, warn
 from stepkeep.cli.settings import Settings
-from stepkeep.cli.status import FAILED, SUCCEEDED
 from stepkeep_lab.reports import commit
 
 if TYPE_CHECKING:

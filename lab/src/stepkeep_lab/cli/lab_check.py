@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from stepkeep.cli.arguments import LARGEST
-from stepkeep.cli.printer import answer, say
+from stepkeep.cli.printer import FAILED, SUCCEEDED, answer, say
 from stepkeep.cli.settings import Settings
-from stepkeep.cli.status import FAILED, SUCCEEDED
 from stepkeep_lab.reports import commit, opening, table, write_report
 
 if TYPE_CHECKING:

@@ -10,9 +10,8 @@ import msgspec
 import typer
 
 from stepkeep.cli.arguments import LARGEST
-from stepkeep.cli.printer import answer, say
+from stepkeep.cli.printer import FAILED, SUCCEEDED, answer, say
 from stepkeep.cli.settings import Settings
-from stepkeep.cli.status import FAILED, SUCCEEDED
 from stepkeep.kernel.errors import InvalidInput
 from stepkeep_lab.reports import commit, write_report
 

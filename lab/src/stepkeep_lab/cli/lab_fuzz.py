@@ -8,9 +8,8 @@ from typing import Annotated
 import typer
 
 from stepkeep.cli.arguments import LARGEST, finite
-from stepkeep.cli.printer import answer, say, warn
+from stepkeep.cli.printer import FAILED, SUCCEEDED, answer, say, warn
 from stepkeep.cli.settings import Settings
-from stepkeep.cli.status import FAILED, SUCCEEDED
 from stepkeep_lab.reports import commit
 
 PIECE = 3_000

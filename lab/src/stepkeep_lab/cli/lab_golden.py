@@ -8,9 +8,8 @@ from typing import Annotated
 import typer
 
 from stepkeep.cli.arguments import LARGEST
-from stepkeep.cli.printer import answer, say, warn
+from stepkeep.cli.printer import FAILED, SUCCEEDED, answer, say, warn
 from stepkeep.cli.settings import Needs, Settings, with_settings
-from stepkeep.cli.status import FAILED, SUCCEEDED
 from stepkeep.kernel.errors import InvalidInput
 
 golden = typer.Typer(help="Record what the engine does, and see where it has changed.", no_args_is_help=True)

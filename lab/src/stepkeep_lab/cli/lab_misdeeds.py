@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from stepkeep.cli.arguments import LARGEST
-from stepkeep.cli.printer import answer, say, warn
+from stepkeep.cli.printer import FAILED, SUCCEEDED, answer, say, warn
 from stepkeep.cli.settings import Settings
-from stepkeep.cli.status import FAILED, SUCCEEDED
 
 if TYPE_CHECKING:
     from stepkeep_lab.torture.misdeed_soak import Held

@@ -7,9 +7,8 @@ from typing import Annotated
 
 import typer
 
-from stepkeep.cli.printer import answer, say
+from stepkeep.cli.printer import FAILED, SUCCEEDED, answer, say
 from stepkeep.cli.settings import Settings
-from stepkeep.cli.status import FAILED, SUCCEEDED
 from stepkeep.kernel.errors import InvalidInput
 from stepkeep_lab.reports import commit, opening, table, write_report
 

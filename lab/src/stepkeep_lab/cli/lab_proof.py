@@ -6,9 +6,8 @@ from typing import Annotated
 
 import typer
 
-from stepkeep.cli.printer import answer, say, warn
+from stepkeep.cli.printer import FAILED, SUCCEEDED, answer, say, warn
 from stepkeep.cli.settings import Settings
-from stepkeep.cli.status import FAILED, SUCCEEDED
 
 
 def proof(

@@ -206,7 +206,7 @@ CLASSES: tuple[Undetectable, ...] = (
     Undetectable(
         "verdict",
         "a verdict of a live policy that visibly stops no step, left out, on another step or with other facts",
-        "live rules are not in the log; policy replay and the evidence pack evaluate them again",
+        "live rules are not in the log; policies replay and the evidence pack evaluate them again",
         _verdict,
     ),
     Undetectable(

@@ -137,10 +137,10 @@ tenants list
 schemas publish amount.json --ref amount
 schemas list
 schemas show amount
-policy test policy.yaml
-policy publish policy.yaml
-policy list
-policy show
+policies test policy.yaml
+policies publish policy.yaml
+policies list
+policies show
 publish flow.yaml --app handlers.py
 publish gated.yaml --app handlers.py
 publish stuck.yaml --handlers-elsewhere
@@ -168,11 +168,11 @@ run undone.yaml --app handlers.py > undone
 show $undone
 show $undone --as action
 retry $undone --dry-run
-fork $undone --at refuse --dry-run
+fork $undone --from refuse --dry-run
 rollback-preview $gated2
 certify $undone
 evidence $undone --output pack.zip
-policy replay $undone
+policies replay $undone
 start manual.yaml --app handlers.py > manual
 token $manual by-hand --reason lost
 complete $manual by-hand --outcome succeeded --by ann --token unknown
@@ -241,7 +241,7 @@ log export $undone --output log.jsonl
 log verify log.jsonl
 archive $undone --to archived
 prune --older-than 1d --dry-run
-policy off
+policies off
 audit
 profile add here --db sqlite:///.stepkeep/stepkeep.db
 profile add far --server https://flows.example.org --key-file far.key

@@ -174,7 +174,7 @@ def _signature(found: Any) -> str:
 
 
 def _metrics() -> str:
-    from stepkeep.metrics.names import METRICS
+    from stepkeep.metrics.families import METRICS
 
     return "".join(f"{one.name} {one.kind} {','.join(one.labels)}: {one.help}\n" for one in METRICS.values())
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import Self
 
-from stepkeep.kernel.definition import Worked
 from stepkeep.kernel.machine.journal import RUN_ENTITY, Entry, Hop
 from stepkeep.kernel.machine.rows import Run
 from stepkeep.kernel.machine.states import RUN_TERMINAL, STEP_TERMINAL, OnFailure, Phase, RunState, StepState
@@ -128,7 +127,7 @@ class JournalFold:
         """I4: a step that opens or is claimed has every dependency settled as its edge allows, and none refused."""
         planned, name = self.planned.at(hop.no), "I4 dependencies first"
         claimed = hop.trigger == StepTrigger.CLAIMED
-        is_worked = isinstance(planned.growth, Worked)
+        is_worked = planned.kind.grows_by_report
         is_work = planned.executor is not None and (planned.segment is None or is_worked)
         must(is_work or not claimed, name, "{} is a gate, a wait or an owner and was claimed", planned.name)
         if planned.phase is not Phase.MAIN:

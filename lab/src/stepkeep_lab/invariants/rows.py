@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 import msgspec
 
 from stepkeep.kernel.composition.segments import Segment
-from stepkeep.kernel.definition import CompensateWhen, Effect, Flow, Incompatible, Map, Then
+from stepkeep.kernel.definition import CompensateWhen, Effect, Incompatible, Map, Then
 from stepkeep.kernel.machine.rows import Run, Step, is_exhausted
 from stepkeep.kernel.machine.states import (
     RUN_TERMINAL,
@@ -52,9 +52,9 @@ def check_rows(plan: Plan, run: Run, rows: Rows, inbox: Collection[str], sound: 
     _messages_are_delivered(plan, run, rows, inbox)
     _rollback_is_right(plan, run, rows)
     for segment in plan.segments:
-        if isinstance(plan.steps[segment.owner].growth, Flow):
+        if plan.steps[segment.owner].kind.is_flow:
             _calls_are_counted(segment, run, rows)
-        elif isinstance(plan.steps[segment.owner].growth, Then):
+        elif isinstance(plan.steps[segment.owner].kind.growth, Then):
             _added_are_counted(segment, run, rows)
         else:
             _elements_are_bounded(plan, segment, rows)
@@ -62,7 +62,7 @@ def check_rows(plan: Plan, run: Run, rows: Rows, inbox: Collection[str], sound: 
 
 def _elements_are_bounded(plan: Plan, segment: Segment, rows: Rows) -> None:
     """I17: an owner awaits exactly its unsettled elements, at most as many as may be in flight, and none after it."""
-    owner, growth, name = rows[segment.owner], plan.steps[segment.owner].growth, "I17 elements are bounded"
+    owner, growth, name = rows[segment.owner], plan.steps[segment.owner].kind.growth, "I17 elements are bounded"
     elements = [row for no, row in rows.items() if segment.first <= no < segment.first + segment.width]
     unsettled = [row for row in elements if row.state not in STEP_TERMINAL]
     if owner.state is not StepState.AWAITING_CHILDREN:
@@ -282,6 +282,11 @@ def _is_adopted(row: Step) -> bool:
     return row.note is not None and row.note.adopted is not None
 
 
+def _tries_code(plan: Plan, row: Step) -> bool:
+    """Whether the row is a flow that waits for other code."""
+    return plan.of(row).kind.is_flow and row.note is not None and bool(row.note.tried)
+
+
 def _row_is_sound(plan: Plan, row: Step) -> None:
     """I10, and the shape of a lease."""
     retry, leased, limits, shape = plan.of(row).retry, row.worker is not None, "I10 limits", "leases are whole"
@@ -304,7 +309,7 @@ def _row_is_sound(plan: Plan, row: Step) -> None:
         row.losses,
     )
     must(
-        not is_exhausted(row) or plan.of(row).holds,
+        not is_exhausted(row) or plan.of(row).stays_exhausted or _tries_code(plan, row),
         limits,
         "step {} holds, and its definition does not say so",
         row.no,
@@ -324,7 +329,7 @@ def _messages_are_delivered(plan: Plan, run: Run, rows: Rows, inbox: Collection[
     if run.state not in (RunState.RUNNING, RunState.BLOCKED, RunState.PAUSED):
         return
     for row in rows.values():
-        if row.state is StepState.AWAITING_EVENT and not plan.of(row).sleeps and not _may_refuse(plan, row):
+        if row.state is StepState.AWAITING_EVENT and not plan.of(row).kind.sleeps and not _may_refuse(plan, row):
             event = None if row.note is None else row.note.event
             must(event is not None and event not in inbox, "I6 no lost wake-up", "step {} waits for {}", row.no, event)
 

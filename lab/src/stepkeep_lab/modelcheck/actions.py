@@ -18,7 +18,6 @@ from stepkeep.kernel.decide.draft import HELD_BACK
 from stepkeep.kernel.decide.resources import awaits_resources, unlimited_grants
 from stepkeep.kernel.definition import (
     Completion,
-    Flow,
     Handler,
     OnExhausted,
     Retry,
@@ -316,7 +315,7 @@ class Actions:
     def _resumptions(self, state: State, row: Step) -> Iterator[FlowResumed]:
         """A flow goes on with the end of this call; its worker may have missed the end of another one."""
         owner = self.plan.of(row).owner
-        if owner is None or not isinstance(self.plan.steps[owner].growth, Flow):
+        if owner is None or not self.plan.steps[owner].kind.is_flow:
             return
         calls = [other for no, other in state.rows.items() if self.plan.is_element(no)]
         settled = 1 + sum(other.state in STEP_TERMINAL for other in calls)
@@ -355,9 +354,9 @@ class Actions:
                 yield Failed(category=Category.TRANSIENT, error="no", error_class=error_class)
         if state.run.state is RunState.STOPPING:
             yield Stopped()
-        if isinstance(planned.growth, Flow):
+        if planned.kind.is_flow:
             yield from self._suspensions(state, row)
-        if isinstance(planned.growth, Then):
+        if isinstance(planned.kind.growth, Then):
             yield from (Added(calls=calls) for calls in LISTS)
         elif planned.call is not None and planned.call.kind == ADDED and planned.index == 0:
             yield Added(calls=(replace(ADDED_STEP, name="more"),))

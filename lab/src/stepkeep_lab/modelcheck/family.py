@@ -12,6 +12,8 @@ import msgspec
 from msgspec.structs import replace
 
 from stepkeep.definition.expressions.compiled_policy import policies_of
+from stepkeep.kernel.compiler import Compiler, Condition, ConditionView
+from stepkeep.kernel.decide.policy import Policy
 from stepkeep.kernel.definition import (
     SECOND,
     Approval,
@@ -49,7 +51,7 @@ from stepkeep.kernel.definition import (
 from stepkeep.kernel.definition import Case as ChoiceCase
 from stepkeep.kernel.errors import ExpressionError
 from stepkeep.kernel.machine.states import ErrorClass, OnFailure, StepState
-from stepkeep.kernel.plan import ConditionView, Plan, build_plan, queue_specs
+from stepkeep.kernel.plan import Plan, build_plan, queue_specs
 from stepkeep.simulate.world import WalkedGrowth
 
 S = StepState
@@ -83,12 +85,10 @@ class Case(msgspec.Struct, frozen=True):
     def plan(self) -> Plan:
         return build_plan(
             self.definition,
+            ModelCompiler(),
             definition_id=7,
             digest=digest_of(encode_definition(self.definition)),
             queues=range(1, len(queue_specs(self.definition)) + 1),
-            compile_condition=lambda text, _: CONDITIONS[text],
-            compile_policies=policies_of,
-            compile_growth=lambda step, _: Chosen(step) if isinstance(step.growth, Switch) else WalkedGrowth(step),
         )
 
     @property
@@ -98,6 +98,19 @@ class Case(msgspec.Struct, frozen=True):
             step.wait.event for step in self.definition.steps if step.wait is not None and step.wait.sleeps is not True
         }
         return tuple(sorted(waits | set(self.parks.values())))
+
+
+class ModelCompiler(Compiler):
+    """Conditions by their name, and elements as a simulated run has them."""
+
+    def condition(self, text: str, definition: Definition) -> Condition:
+        return CONDITIONS[text]
+
+    def grower(self, step: StepDefinition, definition: Definition) -> WalkedGrowth:
+        return Chosen(step) if isinstance(step.growth, Switch) else WalkedGrowth(step)
+
+    def policies(self, definition: Definition) -> tuple[Policy, ...]:
+        return policies_of(definition)
 
 
 class Chosen(WalkedGrowth):

@@ -159,7 +159,7 @@ def _hooks_end_as_their_rollbacks(plan: Plan, action: Action, decision: Decision
     """A hook that rolls a child back succeeds only by the news that nothing of the child is left."""
     event = action.event
     for row in (*decision.changed, *decision.added):
-        if not plan.of(row).undoes_child or row.state is not StepState.SUCCEEDED:
+        if not plan.of(row).kind.undoes_child or row.state is not StepState.SUCCEEDED:
             continue
         told = event.state if isinstance(event, ChildEnded) and event.no == row.no and not event.partial else None
         right = told in (RunState.ROLLED_BACK, RunState.CANCELLED)

@@ -86,7 +86,7 @@ def wrong_added(tables: Tables, plans: Mapping[int, Plan]) -> Iterator[str]:
         plan = plans[tables.runs[key].definition_id]
         for segment in plan.segments:
             owner = rows[segment.owner]
-            if isinstance(plan.steps[segment.owner].growth, Then):
+            if isinstance(plan.steps[segment.owner].kind.growth, Then):
                 added = [row for no, row in sorted(rows.items()) if 0 <= no - segment.first < segment.width]
                 if owner.note is not None and owner.note.adopted is not None:
                     continue

@@ -73,14 +73,14 @@ FAMILY_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "chosen-child-fenced-by-none",
         "a run that stops does not wait for the child of the case that a choice took",
-        (Edit("kernel.plan:_awaits_child", "templates_of(step)", "(step,)"),),
+        (Edit("kernel.kinds:ChoiceStep.awaits_child", "any(case.awaits_child for case in self.cases)", "False"),),
     ),
     Mutant(
         "chosen-child-kept",
         "a rollback does not undo the child of the case that a choice took",
         (
             Edit(
-                "kernel.plan:_as_case",
+                "kernel.plan:Plan._planned_element",
                 "definition=case,",
                 "definition=replace(case, undo=case.executor and case.undo),",
             ),

@@ -14,6 +14,36 @@ FLOW_MUTANTS: tuple[Mutant, ...] = (
         (Edit("worker.flows.replay:Flow.was_recorded", "self._recorded_ends = calls,", "self._recorded_ends = 0,"),),
     ),
     Mutant(
+        "flow-misfit-fails-the-run",
+        "code that does not fit what a flow has called fails its run",
+        (
+            Edit(
+                "worker.executors.flow:FlowExecutor.run",
+                "return self._unfit(job, problem)",
+                "raise",
+            ),
+        ),
+    ),
+    Mutant(
+        "flow-tried-code-again",
+        "a flow that holds is made ready for code that it has tried",
+        (
+            Edit("kernel.composition.flows:change_code", "event.code in tried", "False"),
+            Edit("operations.continuation.other_code:_events", "code not in one.tried", "True"),
+        ),
+    ),
+    Mutant(
+        "flow-held-end-wakes",
+        "the end of a call makes a flow ready that holds for other code",
+        (
+            Edit(
+                "kernel.composition.elements:call_settled",
+                "if owner.state is StepState.AWAITING_CHILDREN:",
+                "if owner.state is not StepState.READY:",
+            ),
+        ),
+    ),
+    Mutant(
         "flow-wake-up-lost",
         "a call that settles while its flow runs does not wake the flow after its suspension",
         (Edit("kernel.composition.flows:suspend", "if settled > outcome.seen:", "if False:"),),
@@ -49,7 +79,7 @@ FLOW_MUTANTS: tuple[Mutant, ...] = (
         (
             Edit(
                 "kernel.composition.child_runs:awaits_child",
-                "draft.planned(step).starts_child",
+                "draft.planned(step).kind.child is not None",
                 "step.no < draft.plan.size",
             ),
         ),
@@ -60,8 +90,8 @@ FLOW_MUTANTS: tuple[Mutant, ...] = (
         (
             Edit(
                 "kernel.decide.compensation:_add_hook",
-                "planned is not None and planned.undoes_child",
-                "planned is not None and planned.undoes_child and undone.no < draft.plan.size",
+                "planned is not None and planned.kind.undoes_child",
+                "planned is not None and planned.kind.undoes_child and undone.no < draft.plan.size",
             ),
         ),
     ),

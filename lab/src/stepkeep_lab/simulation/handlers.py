@@ -25,13 +25,14 @@ from stepkeep.worker.attempts.payloads import MAX_RESULT, encode
 from stepkeep.worker.context import Context, Woken
 from stepkeep.worker.executors.flow import FlowExecutor
 from stepkeep.worker.flows.ahead import go_ahead
+from stepkeep.worker.flows.calls import CallFailed
 from stepkeep.worker.flows.context import FlowContext
 from stepkeep.worker.flows.replay import Flow
 from stepkeep.worker.settings import Settings
 from stepkeep_lab.simulation.added import PLANNER, steps_of
 from stepkeep_lab.simulation.definitions import CAPABILITY, EVENTS, EXACT, HANDLERS
 from stepkeep_lab.simulation.faults import Fault
-from stepkeep_lab.simulation.flows import FLOW, play
+from stepkeep_lab.simulation.flows import FAILED, FLOW, OTHER, play
 from stepkeep_lab.simulation.gathering import draw_takes, fits
 from stepkeep_lab.simulation.loop import Process, SimulationOver, current
 from stepkeep_lab.simulation.successors import go_on
@@ -43,8 +44,9 @@ holding: ContextVar[Job] = ContextVar("holding")
 SECOND = 1_000_000
 
 
-def make_registry(stage: Stage, *, remote: bool = False) -> Registry:
-    """The handlers that definitions name. A remote worker has none that need a database."""
+def make_registry(stage: Stage, *, remote: bool = False, other_code: bool = False) -> Registry:
+    """The handlers that definitions name. A remote worker has none that need a database. With `other_code`, flows make
+    another call first."""
 
     async def act(ctx: Context, value: Any = None, **_: Any) -> Any:
         return await Acting(stage, ctx, holding.get()).go(value)
@@ -65,7 +67,14 @@ def make_registry(stage: Stage, *, remote: bool = False) -> Registry:
             go_on(ctx, stage.ledger, told, Random(drawn + turn))  # noqa: S311 - chance that must come out the same again
         return told
 
-    registry.register(HandlerSpec(name=FLOW, function=flow))
+    async def changed(ctx: FlowContext, drawn: int, child: str = "", lasts: int = 0) -> list[Any]:
+        try:
+            first = await ctx.step(HANDLERS[0], value=OTHER)
+        except CallFailed:
+            first = FAILED
+        return [first, *await flow(ctx, drawn, child, lasts)]
+
+    registry.register(HandlerSpec(name=FLOW, function=changed if other_code else flow))
     if remote:
         return registry
     registry.register(HandlerSpec(name=EXACT, function=act, transactional=True))

@@ -435,14 +435,14 @@ MUTANTS: tuple[Mutant, ...] = (
     _in_kernel(
         "sleep-ends-early",
         "a sleep lasts half as long as its definition says",
-        "decide.progress:_open_wait",
+        "decide.progress:_asleep",
         "_in(draft, wait.deadline) if wait.until is msgspec.UNSET",
         "_in(draft, (wait.deadline or 0) // 2) if wait.until is msgspec.UNSET",
     ),
     _in_kernel(
         "sleep-unset",
         "a sleep has no timer in the database, so that it ends with the process that began it",
-        "decide.progress:_open_wait",
+        "decide.progress:_asleep",
         "asleep = draft.move(step, StepTrigger.WAIT_OPENED, of=of, due_at=due_at, note=note)",
         "asleep = draft.move(step, StepTrigger.WAIT_OPENED, of=of, due_at=None, note=note)",
     ),
@@ -450,14 +450,14 @@ MUTANTS: tuple[Mutant, ...] = (
         "sleep-fails",
         "a sleep that is over counts as a message that did not come",
         "decide.timers:_wait_over",
-        "if planned.sleeps:",
-        "if planned.sleeps and draft.now < 0:",
+        "if planned.kind.sleeps:",
+        "if planned.kind.sleeps and draft.now < 0:",
     ),
     _in_kernel(
         "sleeper-woken",
         "a message with the name of a sleep ends it",
         "decide.decide:message",
-        " and not draft.planned(step).sleeps",
+        " and not draft.planned(step).kind.sleeps",
         "",
     ),
     Mutant(
@@ -1057,9 +1057,9 @@ MUTANTS: tuple[Mutant, ...] = (
     _in_kernel(
         "in-flight-exceeded",
         "a map begins with one element more than may be in flight",
-        "composition.elements:grow",
-        "min(count, growth.in_flight)",
-        "min(count, growth.in_flight + 1)",
+        "composition.elements:_begin_map",
+        "min(count, kind.growth.in_flight)",
+        "min(count, kind.growth.in_flight + 1)",
     ),
     _in_kernel(
         "element-undo-lost",
@@ -1107,8 +1107,8 @@ MUTANTS: tuple[Mutant, ...] = (
         "wrong-case",
         "a choice runs its first case, whichever it took",
         "composition.elements:grow",
-        "_add(draft, planned, case)",
-        "_add(draft, planned, 0)",
+        "(case,)",
+        "(0,)",
     ),
     _in_kernel(
         "case-failure-forgotten",
@@ -1259,7 +1259,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "hold-ignored",
         "a step that a policy holds goes on",
         "decide.judging:judged",
-        "if verdict.effect is PolicyEffect.HOLD and not planned.waits_itself:",
+        "if verdict.effect is PolicyEffect.HOLD and not planned.kind.only_waits:",
         "if False:",
     ),
     _in_kernel(

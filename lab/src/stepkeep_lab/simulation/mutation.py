@@ -68,6 +68,7 @@ def _find(where: str, edits: Sequence[Edit]) -> FunctionType:
     found: Any = import_module(home)
     for name in path.split("."):
         found = inspect.getattr_static(found, name)
+    found = found.fget if isinstance(found, property) else found
     function = found.__func__ if isinstance(found, staticmethod | classmethod) else inspect.unwrap(found)
     if not isinstance(function, FunctionType):
         raise Misfit(f"{where} is no function")

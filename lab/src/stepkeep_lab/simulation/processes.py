@@ -103,8 +103,11 @@ class Workplace:
     """A place where one worker process runs at a time. A killed one is followed by another. A place with `parts` has a
     remote worker, which reaches no database."""
 
-    def __init__(self, stage: Stage, registry: Registry, place: int, parts: Parts | None = None) -> None:
+    def __init__(
+        self, stage: Stage, registry: Registry, place: int, parts: Parts | None = None, other: Registry | None = None
+    ) -> None:
         self._stage, self._registry, self._place, self._parts = stage, registry, place, parts
+        self._other = registry if other is None else other
         self._random = stage.random(f"workplace:{place}")
         self._generation = 0
         # The first place can run everything, so that nothing waits forever for a worker that does not exist.
@@ -156,7 +159,7 @@ class Workplace:
         own = {"transactor": WatchedTransactor(self._stage, process), "owner": self._owner}
         parts = own if self._parts is None else self._parts(process)
         worker = self.worker = Worker(
-            registry=self._registry,
+            registry=self._code_of(process),
             app=process.name,
             tenant=TENANT,
             capabilities=self._capabilities,
@@ -175,6 +178,11 @@ class Workplace:
         self.process = self.worker = None
         self._stage.end(process)
         self._stage.later(self._random.uniform(0.1, 3.0), self.open)
+
+    def _code_of(self, process: Process) -> Registry:
+        """The code that a process has: some have other code of flows."""
+        drawn, share = self._stage.random(f"code:{process.name}"), self._stage.scenario.rollouts
+        return self._other if share and drawn.random() < share else self._registry
 
     def drain(self) -> None:
         """Ask the process to end in good order."""

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from stepkeep.kernel.decide.resources import AWAITS_RESOURCES
 from stepkeep.kernel.machine.rows import Run, Step, Worker
-from stepkeep.kernel.machine.states import RUN_TERMINAL, STEP_WAITING, RunState, WorkerState
+from stepkeep.kernel.machine.states import RUN_TERMINAL, STEP_WAITING, RunState, StepState, StopCause, WorkerState
 from stepkeep.store.change import Loaded, Propose, RunKey, StoredDefinition
 from stepkeep.store.listing import finder
 from stepkeep.store.records import (
@@ -18,6 +18,7 @@ from stepkeep.store.records import (
     Due,
     FinishedFilter,
     RecentAttempt,
+    RecentFailure,
     RecentRun,
     RunCounts,
     RunFilter,
@@ -195,14 +196,29 @@ def sample(tables: Tables, tenant: str, after: str | None, share: int, limit: in
     return [one for one in newest if int(one.id[-2:], 16) < share]
 
 
-def recent_attempts(tables: Tables, tenant: str, after: str, looked_at: int, most: int) -> list[RecentAttempt]:
-    """Of the newest ended runs, newest first."""
-    ended = [run for run in recent_runs(tables, tenant, after, looked_at) if run.ended_at is not None]
+def recent_attempts(tables: Tables, tenant: str, runs: Collection[str]) -> list[RecentAttempt]:
+    """Newest run first."""
     return [
-        RecentAttempt(run.id, run.definition_id, one.no, one.ended_at - one.started_at)
-        for run in ended[:most]
-        for _, one in sorted(tables.attempts.get((tenant, run.id), {}).items())
+        RecentAttempt(run_id, one.no, one.state, one.ended_at - one.started_at)
+        for run_id in sorted(set(runs), reverse=True)
+        for _, one in sorted(tables.attempts.get((tenant, run_id), {}).items())
     ]
+
+
+def failures(tables: Tables, tenant: str, after: str) -> list[RecentFailure]:
+    """Newest first, each with the step that failed first."""
+    found = []
+    for _, run in sorted(tables.runs.items(), reverse=True):
+        if run.tenant != tenant or run.id <= after or run.error is None or run.cause in (None, StopCause.CANCEL):
+            continue
+        failed = [one for one in tables.steps[tenant, run.id].values() if one.state is StepState.FAILED]
+        step = min(failed, key=lambda one: one.settled or 0, default=None)
+        category = (step and step.category) or run.category
+        error = (step and step.error) or run.error
+        no = None if step is None else step.no
+        call = step.note.call.name if step and step.note and step.note.call else None
+        found.append(RecentFailure(run.id, run.definition_id, run.state, no, call, category, error, run.ended_at))
+    return found
 
 
 def backlog(tables: Tables, queues: Collection[int], limit: int) -> list[Backlog]:

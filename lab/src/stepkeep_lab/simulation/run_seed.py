@@ -140,7 +140,8 @@ class _Simulation:
         server = Server(stage)
         people = People(stage, server, plans)
         people.known = self._plans
-        places = [Workplace(stage, registry, place) for place in range(scenario.workers)]
+        other = make_registry(stage, other_code=True)
+        places = [Workplace(stage, registry, place, other=other) for place in range(scenario.workers)]
         places += await self._remote_places(server)
         receivers = stage.receivers
         if receivers is not None:

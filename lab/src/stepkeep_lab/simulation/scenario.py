@@ -24,7 +24,8 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     `workflow_pauses` is how often a workflow is paused, with its live runs; `pauses` how often a run is.
     `stuck` means that decisions about single steps are made only where a step may be decided about.
     `families` is which share of the steps starts a child run.
-    `flows` is which share of the steps is a flow, whose calls are steps too.
+    `flows` is which share of the steps is a flow, whose calls are steps too. `rollouts` is which share of the worker
+    processes has other code of flows, which fits no run of the usual code.
     `continued` is which share of the workflows is a flow that continues as new.
     `remote` is how many more workers there are that reach the service alone, and no database.
     `letters` is how many messages the first run is sent one by one before it may go on: each is a journal entry.
@@ -90,6 +91,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     skew: float = 0.0
     families: float = 0.0
     flows: float = 0.0
+    rollouts: float = 0.0
     planners: float = 0.0
     continued: float = 0.0
     remote: int = 0
@@ -400,6 +402,23 @@ CORNERS: dict[str, dict[str, Any]] = {
         "workers": 1,
         "remote": 4,
         "concurrency": 3,
+        "work": 1.0,
+        "chaos": 40.0,
+        "long": False,
+        "bias": ONLY_WORK | {"exact": 0.0},
+    },
+    # Processes come and go with two codes of every flow: neither fits the runs that the other has begun.
+    "other code of flows": {
+        **PLAIN,
+        "kill": 0.6,
+        "drain": 0.4,
+        "fail": 0.2,
+        "flows": 0.8,
+        "rollouts": 0.5,
+        "steps": 3,
+        "runs": 10,
+        "workers": 3,
+        "concurrency": 4,
         "work": 1.0,
         "chaos": 40.0,
         "long": False,

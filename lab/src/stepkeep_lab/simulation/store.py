@@ -19,7 +19,7 @@ from stepkeep.kernel.decide.decision import Involved
 from stepkeep.kernel.definition import QueueSpec
 from stepkeep.kernel.errors import Broken, Contended, InvariantBroken, Unreadable
 from stepkeep.kernel.machine.journal import SealedEntry
-from stepkeep.kernel.machine.rows import Attempt, Details, Gate, Message, OutboxEntry, Run, Step, Vote, Worker
+from stepkeep.kernel.machine.rows import Attempt, Details, Gate, Message, OutboxEntry, Run, Step, Vote, Worker, is_unfit
 from stepkeep.kernel.machine.states import RunState, WorkerState
 from stepkeep.kernel.plan import NO_QUEUE
 from stepkeep.store.bounds import check_revision, check_version, check_worker
@@ -41,7 +41,7 @@ from stepkeep.store.change import (
 )
 from stepkeep.store.notifications import TopicRecorder, notification_of, notify_after_commit
 from stepkeep.store.positions import position_number
-from stepkeep.store.protocol import Store, Transaction
+from stepkeep.store.protocol import NO_RESULTS, Store, Transaction
 from stepkeep.store.reading import quarantined
 from stepkeep.store.records import (
     FIRST_GATE,
@@ -52,6 +52,7 @@ from stepkeep.store.records import (
     FinishedFilter,
     Quarantine,
     RecentAttempt,
+    RecentFailure,
     RecentRun,
     RunCounts,
     RunFilter,
@@ -61,6 +62,7 @@ from stepkeep.store.records import (
     Searched,
     SignedHead,
     TailEntry,
+    UnfitStep,
     UnsignedHead,
     WholeRun,
     Words,
@@ -532,9 +534,20 @@ class ModelStore(Store):
     async def read_run(self, tenant: str, run_id: str) -> RunRecord | None:
         return await self._look("read", lambda: queries.record(self._tables, (tenant, run_id)))
 
-    async def read_states(self, keys: Sequence[RunKey]) -> dict[RunKey, RunStatus]:
+    async def read_states(
+        self, keys: Sequence[RunKey], results: Mapping[RunKey, Sequence[int]] = NO_RESULTS
+    ) -> dict[RunKey, RunStatus]:
         rows = self._tables.runs
-        return await self._look("read", lambda: {key: _status(rows[key]) for key in keys if key in rows})
+
+        def read() -> dict[RunKey, RunStatus]:
+            found = {key: _status(rows[key]) for key in keys if key in rows}
+            for key in found.keys() & results.keys():
+                if rows[key].state is RunState.SUCCEEDED:
+                    there = [no for no in results[key] if no in self._tables.steps.get(key, {})]
+                    found[key].outputs.update({no: self._tables.output_of(key, no) for no in there})
+            return found
+
+        return await self._look("read", read)
 
     async def read_steps(self, tenant: str, run_id: str) -> list[Step]:
         rows = self._tables.steps
@@ -611,6 +624,14 @@ class ModelStore(Store):
 
         return await self._look("read", look)
 
+    async def find_unfit(self, tenant: str, after: str, limit: int) -> list[UnfitStep]:
+        def look() -> list[UnfitStep]:
+            runs = sorted(key for key in self._tables.steps if key[0] == tenant and key[1] > after)
+            rows = [row for key in runs for _, row in sorted(self._tables.steps[key].items()) if is_unfit(row)]
+            return [UnfitStep(row.run_id, row.no, row.queue, row.note.tried) for row in rows[:limit] if row.note]
+
+        return await self._look("find unfit", look)
+
     async def find_oldest_live(self, tenant: str) -> str | None:
         def look() -> str | None:
             runs = self._tables.runs.items()
@@ -668,12 +689,11 @@ class ModelStore(Store):
     async def read_recent_runs(self, tenant: str, *, after: str, limit: int) -> list[RecentRun]:
         return await self._look("read", lambda: queries.recent_runs(self._tables, tenant, after, limit))
 
-    async def read_recent_attempts(
-        self, tenant: str, *, after: str, looked_at: int, runs: int, limit: int
-    ) -> list[RecentAttempt]:
-        return await self._look(
-            "read", lambda: queries.recent_attempts(self._tables, tenant, after, looked_at, runs)[:limit]
-        )
+    async def read_recent_attempts(self, tenant: str, runs: Sequence[str], *, limit: int) -> list[RecentAttempt]:
+        return await self._look("read", lambda: queries.recent_attempts(self._tables, tenant, runs)[:limit])
+
+    async def read_failures(self, tenant: str, *, after: str, limit: int) -> list[RecentFailure]:
+        return await self._look("read", lambda: queries.failures(self._tables, tenant, after)[:limit])
 
     async def search_runs(
         self, which: RunFilter, words: Words, most: int, unreadable: list[Unreadable] | None = None

@@ -67,6 +67,7 @@ async def _of_tenant(store: Store, tenant: str, records: Sequence[RunRecord], ke
         "definitions": await store.list_definitions(tenant),
         "settings": await store.list_settings(tenant, "network"),
         "oldest live": await store.find_oldest_live(tenant),
+        "unfit": await store.find_unfit(tenant, FIRST_ID, 1000),
         "unsigned": await store.find_unsigned(tenant, "k", FIRST_ID, 1000),
         "queues": sorted(msgspec.json.encode(spec) for _, spec in await store.list_queues(tenant)),
         "runs": records,
@@ -94,8 +95,12 @@ async def _of_tenant(store: Store, tenant: str, records: Sequence[RunRecord], ke
             for one in await store.read_recent_runs(tenant, after=FIRST_ID, limit=5)
         ],
         "recent attempts": [
-            (one.run_id, one.no, one.taken)
-            for one in await store.read_recent_attempts(tenant, after=FIRST_ID, looked_at=20, runs=5, limit=7)
+            (one.run_id, one.no, one.state, one.taken)
+            for one in await store.read_recent_attempts(tenant, ids[:5], limit=7)
+        ],
+        "failures": [
+            (one.run_id, one.state, one.no, one.call, one.category, one.error, one.ended_at)
+            for one in await store.read_failures(tenant, after=FIRST_ID, limit=5)
         ],
         "details": await store.read_details([(tenant, run) for run in ids[::2]]),
         "involved": await store.read_involved([(tenant, run) for run in ids[::2]]),
@@ -118,6 +123,7 @@ async def _of_tenant(store: Store, tenant: str, records: Sequence[RunRecord], ke
             for some in (by_then, between):
                 seen[f"finished {some}"] = await store.find_finished(some)
     seen["states"] = await store.read_states([(tenant, run) for run in ids[::2]])
+    seen["results"] = await store.read_states([(tenant, run) for run in ids], {(tenant, run): PLACES for run in ids})
     for key in keys:
         seen[f"runs of {key}"] = await store.list_runs(RunFilter(tenant=tenant, business_key=key))
     for name in ("people", "small", "nothing"):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from msgspec.structs import replace
 
 from stepkeep.cli.answering import of_run, print_answer
-from stepkeep.cli.arguments import By, Text, arg, opt
+from stepkeep.cli.arguments import CURSOR, By, Text, arg, opt
 from stepkeep.cli.command import CommandValues, program
 from stepkeep.cli.render.look import words
 from stepkeep.cli.session import json_value, read_file
@@ -270,7 +270,7 @@ def _with_commands(found: ApprovalList, asked: CommandValues) -> ApprovalList:
     mine=opt("--mine", "Only those that you may decide."),
     late=opt("--late", "Only those past their deadline, or escalated to the next people."),
     limit=opt("--limit", "At most this many.", by_default=DEFAULT_LIMIT),
-    after=opt("--after", "PLACE", "Where the page before ended: the next page."),
+    after=CURSOR,
 )
 def approvals(found: ApprovalList, asked: CommandValues) -> Iterator[str]:
     """List open gates, oldest run first: what is asked, what is shown, who has decided, and whether you may."""
@@ -285,7 +285,7 @@ def approvals(found: ApprovalList, asked: CommandValues) -> Iterator[str]:
         filters = [f"--{name}" for name in ("mine", "late") if asked[name]]
         filters += [] if asked["by"] is None else ["--by", asked["by"]]
         filters += [] if asked["limit"] == DEFAULT_LIMIT else ["--limit", str(asked["limit"])]
-        yield f"more: {asked.command('approvals', *filters, '--after', found.next)}"
+        yield f"more: {asked.command('approvals', *filters, '--cursor', found.next)}"
 
 
 def lines(one: OpenGate) -> Iterator[str]:

@@ -7,11 +7,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 from stepkeep.cli.answering import ask, print_answer, table
-from stepkeep.cli.arguments import By, Text, arg, moment_of, opt
+from stepkeep.cli.arguments import CURSOR, By, Text, arg, moment_of, opt
 from stepkeep.cli.command import Commands, CommandValues, program
-from stepkeep.cli.printer import answer, say
+from stepkeep.cli.printer import FAILED, SUCCEEDED, answer, say
 from stepkeep.cli.settings import Settings
-from stepkeep.cli.status import FAILED, SUCCEEDED
 from stepkeep.edges.safe_text import inert_line
 from stepkeep.kernel.errors import InvalidInput
 
@@ -237,7 +236,7 @@ FILTERS = {
     "actor": opt("--actor", "NAME", "Only what this person asked for."),
     "operation": opt("--operation", "NAME", "Only this one: approve."),
     "outcome": opt("--outcome", "OUTCOME", "Only done, refused or failed ones."),
-    "key": opt("--key", "ID", "Only with the API key that has this id."),
+    "key": opt("--api-key", "ID", "Only with the API key that has this id."),
 }
 
 
@@ -248,7 +247,7 @@ FILTERS = {
     **FILTERS,
     since=opt("--since", "TIME", "Since: 2026-11-03T10:15Z, or 2h ago.", reads=moment_of),
     until=opt("--until", "TIME", "Before then.", reads=moment_of),
-    cursor=opt("--cursor", "NEXT", "Continue after the page that ended with it."),
+    cursor=CURSOR,
     limit=opt("--limit", "How many at most.", by_default=50),
 )
 def audit(found: AuditPage, asked: CommandValues) -> None:
@@ -263,7 +262,7 @@ def audit(found: AuditPage, asked: CommandValues) -> None:
     )
     if found.next:
         target, *named = [(name, asked[name]) for name in FILTERS if asked[name] is not None or name == "target"]
-        options = [f"--{name}={value}" for name, value in named]
+        options = [f"--{'api-key' if name == 'key' else name}={value}" for name, value in named]
         about = [] if target[1] is None else [target[1]]
         say(f"there are more: {asked.command('audit', *about, *options, '--cursor', found.next)}")
     if not found.chain.is_intact:

@@ -1,27 +1,30 @@
-"""`stepkeep log`, `state` and `archive`: journals as logs with a verdict, state files, archives of ended runs."""
+"""`stepkeep log`, `state`, `archive`, `prune`, `evidence`: logs with a verdict, files of runs."""
 
 from __future__ import annotations
 
 import asyncio
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, BinaryIO, cast
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, cast
 
-from stepkeep.cli.answering import find_run, open_engine, print_value
-from stepkeep.cli.arguments import ArchiveRoot, As, Text, Texts, arg, finite, opt
+from stepkeep.cli.answering import ask, find_run, of_run, open_engine, print_answer, print_value
+from stepkeep.cli.arguments import LARGEST, ArchiveRoot, As, Text, Texts, arg, finite, opt
 from stepkeep.cli.command import Commands, program
-from stepkeep.cli.printer import binary_output, say
+from stepkeep.cli.printer import SUCCEEDED, binary_output, say, warn
 from stepkeep.cli.settings import Needs, Settings
-from stepkeep.cli.status import SUCCEEDED
 from stepkeep.edges.safe_text import inert_json
 from stepkeep.kernel.errors import InvalidInput
 
 if TYPE_CHECKING:
     from stepkeep.conformance.report import Report
     from stepkeep.engine import AsyncEngine
+    from stepkeep.evidence.heads import HeadsSigned
+    from stepkeep.operations.logs.retention import Pruned, Told
     from stepkeep.operations.logs.run_archive import Swept
     from stepkeep.operations.logs.state_export import Exported
+
 
 FINDING = ("line", "code", "run", "message")
 log = Commands("log", "Export and verify transition logs.")
@@ -282,3 +285,175 @@ def verified(manifest: Path) -> Iterator[str]:
     from stepkeep.worker.chores.archives import verified as found
 
     yield from found(manifest)
+
+
+TOLD_EVERY = 1.0
+"""Seconds between two lines of progress."""
+
+
+@program.command("prune", Needs.DATABASE)
+def prune(
+    settings: Settings,
+    older_than: Annotated[Text, opt("--older-than", "DURATION", "Only runs that ended so long ago: 30d.")] = None,
+    keep: Annotated[int | None, opt("--keep", "N", "Spare the newest N finished runs.", min=0, max=LARGEST)] = None,
+    workflow: Annotated[Text, opt("--workflow", "NAME", "Only runs of this one; --keep counts its runs.")] = None,
+    archive: Annotated[Text, opt("--archive", "DIR", "Where archives go; nothing else is deleted.")] = None,
+    no_archive: Annotated[bool, opt("--no-archive", "Delete without a trace.")] = False,
+    forget_keys: Annotated[
+        Text, opt("--forget-keys", "DURATION", "Also idempotency keys of runs that are gone, so old: 90d.")
+    ] = None,
+    forget_audit: Annotated[
+        Text, opt("--forget-audit", "DURATION", "Also entries of the audit log, so old: 400d.")
+    ] = None,
+    forget_firings: Annotated[
+        Text, opt("--forget-firings", "DURATION", "Also firings of triggers whose runs are gone, so old: 90d.")
+    ] = None,
+    forget_jobs: Annotated[
+        Text, opt("--forget-jobs", "DURATION", "Also jobs that ended so long ago, with their keys: 90d.")
+    ] = None,
+    dry_run: Annotated[bool, opt("--dry-run", "Only count what would go.")] = False,
+    batch: Annotated[int, opt("--batch", "How many runs are deleted in one transaction.", min=1, max=10_000)] = 500,
+) -> int:
+    """Archive finished runs, then delete them: those that every limit given lets go.
+
+    It may be stopped at any time and run again. A run whose journal is flawed is neither archived nor deleted, and
+    makes the exit status 1.
+    """
+    if not dry_run and (archive is not None) == no_archive:
+        raise InvalidInput("Say where archives go: --archive DIR. Or give --no-archive to delete without a trace.")
+    names = "older_than keep workflow archive forget_keys forget_audit forget_firings forget_jobs dry_run batch"
+    typed = locals()
+    options: dict[str, Any] = {name: typed[name] for name in names.split()}
+    pruned = ask(settings, lambda engine: engine.prune(told=_progress(), **options))
+    counts = ("found", "kept", "archived", "deleted", "keys", "audit", "firings", "jobs", "archives")
+    view = {"dry_run": dry_run, **{name: getattr(pruned, name) for name in counts}}
+    view["flawed"] = [{"run": run_id, "why": why} for run_id, why in pruned.flawed]
+    flawed = [f"run {run_id} stays: {why}" for run_id, why in pruned.flawed]
+    said = (*flawed, *pruned.archives, _summary(pruned, dry_run=dry_run))
+    return print_value(settings, {"prune": view}, said, failed=flawed)
+
+
+def _summary(pruned: Pruned, *, dry_run: bool) -> str:
+    kept = f", {pruned.kept:,} kept longer by their workflows" if pruned.kept else ""
+    if dry_run:
+        return f"{pruned.found:,} finished runs would go{kept}"
+    keys = f", {pruned.keys:,} idempotency keys forgotten" if pruned.keys else ""
+    keys += f", {pruned.audit:,} audit entries forgotten" if pruned.audit else ""
+    keys += f", {pruned.firings:,} firings forgotten" if pruned.firings else ""
+    keys += f", {pruned.jobs:,} jobs forgotten" if pruned.jobs else ""
+    noun = "run" if pruned.archived == 1 else "runs"
+    return f"{pruned.archived:,} {noun} archived, {pruned.deleted:,} deleted{keys}{kept}"
+
+
+def _progress() -> Told:
+    """A line of progress from time to time, on a terminal."""
+    last = time.monotonic()
+
+    def show_progress(pruned: Pruned) -> None:
+        nonlocal last
+        if sys.stderr.isatty() and time.monotonic() - last >= TOLD_EVERY:
+            last = time.monotonic()
+            warn(f"{pruned.found:,} found, {pruned.archived:,} archived, {pruned.deleted:,} deleted so far")
+
+    return show_progress
+
+
+@program.command("evidence")
+def evidence(
+    settings: Settings,
+    run: Annotated[Text, arg("[RUN]", "The finished run; a part of its id is enough.")] = None,
+    output: Annotated[Path | None, opt("--output", "-o", "FILE", "Where to; evidence-RUN.zip by default.")] = None,
+    sign_with: Annotated[
+        Path | None, opt("--sign-with", "FILE", "Sign with this key.", envvar="STEPKEEP_SIGNING_KEY_FILE")
+    ] = None,
+    without_payloads: Annotated[
+        bool, opt("--without-payloads", "Leave inputs and outputs out; their digests remain.")
+    ] = False,
+    verify: Annotated[Path | None, opt("--verify", "PACK", "Verify this pack instead. Needs no database.")] = None,
+    public_key: Annotated[
+        Texts, opt("--public-key", "KEY", "With --verify: a key that you trust, in hex or as a file.")
+    ] = None,
+    new_key: Annotated[Path | None, opt("--new-key", "FILE", "Make a signing key in this new file instead.")] = None,
+    sign_heads: Annotated[
+        bool, opt("--sign-heads", "Sign the heads of all finished runs that the key has not signed.")
+    ] = False,
+) -> int:
+    """Write one archive that an auditor can check without Stepkeep: definition, journal, decisions, payloads.
+
+    The archive holds its own verifier: python verify.py PACK.zip. A signed pack also proves that nothing was rewritten
+    as a whole, to an auditor who has the public key from another source.
+    """
+    if sum((run is not None, verify is not None, new_key is not None, sign_heads)) != 1:
+        raise InvalidInput("Say what to do: name a RUN, or give --verify PACK, --new-key FILE or --sign-heads.")
+    if sign_heads:
+        return _sign_heads(settings, sign_with)
+    if public_key and verify is None:
+        raise InvalidInput("--public-key goes with --verify.")
+    if verify is not None:
+        return _verify(settings, verify, public_key or [])
+    if new_key is not None:
+        return _new_key(settings, new_key)
+    return _write(settings, run or "", output, sign_with, payloads=not without_payloads)
+
+
+def _write(settings: Settings, run: str, output: Path | None, sign_with: Path | None, *, payloads: bool) -> int:
+    async def make(engine: AsyncEngine, found: str) -> tuple[str, bytes]:
+        return found, await engine.evidence(found, signing_key=sign_with, payloads=payloads)
+
+    if sign_with is not None:
+        settings.require_database("`stepkeep evidence --sign-with`")
+    found, pack = ask(settings, of_run(run, make))
+    path = output or Path(f"evidence-{found}.zip")
+    try:
+        with path.open("xb") as file:
+            file.write(pack)
+    except FileExistsError:
+        raise InvalidInput(f"{path} exists. Evidence is never replaced; name another file with --output.") from None
+    except OSError as problem:
+        raise InvalidInput(f"{path} cannot be written: {problem.strerror or problem}.") from None
+    view = {"run": found, "file": str(path), "bytes": len(pack), "signed": sign_with is not None}
+    said = (
+        f"{path}: the evidence of run {found}, {len(pack):,} bytes, {'signed' if sign_with else 'not signed'}",
+        f"Verify it: stepkeep evidence --verify {path}, or without Stepkeep: python verify.py {path}",
+    )
+    return print_value(settings, {"evidence": view}, said)
+
+
+def _sign_heads(settings: Settings, sign_with: Path | None) -> int:
+    if sign_with is None:
+        raise InvalidInput("--sign-heads needs a key: --sign-with FILE, or STEPKEEP_SIGNING_KEY_FILE.")
+    settings.require_database("`stepkeep evidence --sign-heads`")
+
+    def words(done: HeadsSigned) -> list[str]:
+        rest = "" if done.is_complete else " There are more: call it again."
+        return [
+            f"{done.signed:,} heads of finished runs are signed with key {done.key_id}.{rest}",
+            "A pack of each of these runs has the signature. Call this on a timer, soon after runs end.",
+        ]
+
+    return print_answer(settings, lambda engine: engine.sign_heads(sign_with), words, under="signed_heads")
+
+
+def _verify(settings: Settings, path: Path, keys: list[str]) -> int:
+    from stepkeep.evidence import verifier
+
+    try:
+        report = verifier.verify(verifier.read_pack(str(path)), verifier.trusted_keys(keys))
+    except verifier.UnreadablePack as problem:
+        raise InvalidInput(f"{problem}.") from None
+    return print_value(settings, verifier.as_json(report), verifier.page(report), failed=not report.ok)
+
+
+def _new_key(settings: Settings, path: Path) -> int:
+    from stepkeep.evidence.signing import new_key, write_key
+
+    key = new_key()
+    write_key(path, key)
+    said = (
+        f"{path}: a new signing key, {key.id}. Keep the file secret and a copy safe.",
+        f"public key: {key.public.hex()}",
+        "Give the public key to your auditors by another way than the packs.",
+    )
+    return print_value(
+        settings, {"signing_key": {"file": str(path), "id": key.id, "public_key": key.public.hex()}}, said
+    )

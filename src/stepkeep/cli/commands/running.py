@@ -1,4 +1,4 @@
-"""`stepkeep run`, `rerun`, `retry` and `fork`: runs that are executed in this process, with progress.
+"""`stepkeep start`, `run`, `rerun`, `retry` and `fork`: new runs, left to workers or executed here with progress.
 
 A new run that goes on with a finished one may be left to the workers, and has a preview. It calls the engine and
 prints; it decides nothing.
@@ -7,36 +7,144 @@ prints; it decides nothing.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+import inspect
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
-from stepkeep.cli.answering import find_run, open_engine, print_answer
+from stepkeep.cli.answering import ask, find_run, of_run, open_engine, print_answer
 from stepkeep.cli.arguments import (
     Apps,
     By,
     Capabilities,
     Concurrency,
+    Elsewhere,
     IdempotencyKey,
     Input,
     RunId,
     Text,
+    Texts,
     WrittenAs,
     arg,
+    label_of,
+    moment_of,
     opt,
+    options_of,
 )
 from stepkeep.cli.command import program
 from stepkeep.cli.policies import Policies
-from stepkeep.cli.printer import answer, console, quiet_stdout, warn
-from stepkeep.cli.screens import screen_for
-from stepkeep.cli.session import is_python, json_value, load_definition, load_handlers
+from stepkeep.cli.printer import SUCCEEDED, UNFINISHED, answer, console, quiet_stdout, say, status_of_run, warn
+from stepkeep.cli.progress import screen_for
+from stepkeep.cli.session import (
+    is_python,
+    json_value,
+    load_definition,
+    load_handlers,
+    load_workflow,
+    looks_like_a_file,
+    published_version,
+)
 from stepkeep.cli.settings import Settings
-from stepkeep.cli.status import UNFINISHED, status_of_run
 from stepkeep.cli.working import Worked, require_code_to_go_on, work_on
-from stepkeep.kernel.errors import Conflict, InvalidInput
+from stepkeep.kernel.errors import Conflict, InvalidInput, NotFound
 
 if TYPE_CHECKING:
+    from stepkeep.definition.python.registry import Registry
     from stepkeep.engine import AsyncEngine
     from stepkeep.operations.continuation.going_on import ContinuationPreview
+
+
+@program.command("start")
+def start(
+    settings: Settings,
+    what: Annotated[Text, arg("FILE_OR_NAME", "A definition, or the name of a published one.")] = None,
+    app: Apps = None,
+    input: Input = None,  # noqa: A002 - the option's name
+    version: Annotated[
+        int | None, opt("--version", "Which published version; the highest by default.", bounds_of="unserved version")
+    ] = None,
+    idle: Annotated[bool, opt("--idle", "Create the run and start it later (with --run).")] = False,
+    key: IdempotencyKey = None,
+    business_key: Annotated[Text, opt("--business-key", "KEY", "At most one live run has this key.")] = None,
+    correlation_id: Annotated[Text, opt("--correlation-id", "ID", "What the run belongs to, for searching.")] = None,
+    label: Annotated[Texts, opt("--label", "NAME=TEXT", "A label of the run, for searching; may be repeated.")] = None,
+    priority: Annotated[int | None, opt("--priority", "Higher goes first.", min=-1_000_000, max=1_000_000)] = None,
+    as_: WrittenAs = None,
+    run: Annotated[Text, opt("--run", "RUN", "Start this run, created idle.")] = None,
+    at: Annotated[Text, opt("--at", "TIME", "Start the run then, such as 2026-11-03T10:15Z.")] = None,
+    in_: Annotated[Text, opt("--in", "DURATION", "Start the run after this time, such as 2h.")] = None,
+    webhook_url: Annotated[Text, opt("--webhook-url", "URL", "Post the end of the run to this address.")] = None,
+    webhook_secret: Annotated[
+        Text, opt("--webhook-secret", "NAME", "Name of the workers' secret that signs it.")
+    ] = None,
+    elsewhere: Elsewhere = False,
+    by: By = None,
+) -> int:
+    """Start a run and return at once; workers do the rest."""
+    if (what is None) == (run is None):
+        raise InvalidInput("Say what to start: either FILE_OR_NAME for a new run, or --run RUN for an idle one.")
+    if run is not None and (at is not None or in_ is not None):
+        raise InvalidInput("--run starts an idle run now: leave out --at and --in.")
+    if run is not None and (webhook_url is not None or webhook_secret is not None):
+        raise InvalidInput("--webhook-url is for a new run: an idle one has the address that it was created with.")
+    options: dict[str, Any] = {
+        "idempotency_key": key,
+        "business_key": business_key,
+        "correlation_id": correlation_id,
+        "priority": priority,
+        "start_now": not idle,
+        "labels": dict(label_of(one) for one in label) if label else None,
+        "by": by,
+        "at": None if at is None else moment_of(at, "--at", is_ago=False),
+        "delay": in_,
+        "webhook_url": webhook_url,
+        "webhook_secret": webhook_secret,
+    }
+    given = json_value(input, "--input")
+    handlers = None if elsewhere or run is not None else load_handlers(app or [])
+
+    async def begin(engine: AsyncEngine) -> dict[str, Any]:
+        from stepkeep.operations.logs.retention import gone
+
+        workflow = await _workflow(settings, engine, str(what), version, handlers, as_)
+        started = await engine.start(workflow, given, **options)
+        try:
+            view = await engine.show(started.run_id)
+        except NotFound:
+            if started.created:
+                raise
+            raise gone(started.run_id) from None
+        told = await engine.unserved(view["run"]["workflow"], view["run"]["version"])
+        return {**view, "created": started.created, "unserved": told.unserved}
+
+    async def begin_idle(engine: AsyncEngine, run_id: str) -> dict[str, Any]:
+        await engine.start_idle(run_id, by=by)
+        return {**await engine.show(run_id), "created": True}
+
+    said = ask(settings, begin if run is None else of_run(run, begin_idle), creates=run is None)
+    if settings.json:
+        answer(said)
+    else:
+        state = said["run"]["state"]
+        made = "" if said["created"] else " (made before under this key)"
+        later = f", starts at {said['run']['starts_at']}" if said["run"].get("starts_at") else ""
+        say(f"run {said['run']['id']} {state}{later}{made}")
+        for warning in said.get("unserved", ()):
+            warn(warning)
+        if state not in ("succeeded", "failed"):
+            say(f"look at it with: {settings.command('show', said['run']['id'])}")
+    status = status_of_run(said["run"]["state"])
+    return SUCCEEDED if status == UNFINISHED else status
+
+
+async def _workflow(
+    settings: Settings, engine: AsyncEngine, what: str, version: int | None, handlers: Registry | None, as_: str | None
+) -> Any:
+    """What to start: the definition in a file, or a published version. A name alone stands for the newest one."""
+    if looks_like_a_file(what):
+        if version is not None:
+            raise InvalidInput("--version is for published names; a file says its version itself.")
+        return load_workflow(settings, what, handlers, as_)
+    return what if version is None else await published_version(settings, engine, what, version)
 
 
 @program.command("run", policies=True)
@@ -129,34 +237,32 @@ def conclude(settings: Settings, worked: Worked, apps: list[str]) -> int:
     return status
 
 
-DryRun = Annotated[bool, opt("--dry-run", "Say what would run again and what would be adopted.")]
-Version = Annotated[
-    int | None,
-    opt(
-        "--version", "N", "Another version of the workflow, where it is safe.", bounds_of="continuations.retry version"
-    ),
-]
-Wait = Annotated[
-    bool | None,
-    opt("--wait/--no-wait", "Execute it here, as is the default at a database, or leave it to the workers."),
-]
+class Continuation(NamedTuple):
+    """How to go on with a finished run, as it was typed; where: here, with this code, or by workers elsewhere."""
 
+    run: RunId
+    start: Annotated[Text, opt("--from", "STEP", "The step; it and what depends on it run again.")] = None
+    app: Apps = None
+    input: Input = None
+    version: Annotated[
+        int | None,
+        opt("--version", "N", "Another version, where that is safe.", bounds_of="continuations.retry version"),
+    ] = None
+    dry_run: Annotated[bool, opt("--dry-run", "Say what would run again and what would be adopted.")] = False
+    wait: Annotated[
+        bool | None,
+        opt("--wait/--no-wait", "Execute it here, as is the default at a database, or leave it to the workers."),
+    ] = None
+    key: IdempotencyKey = None
+    concurrency: Concurrency = 16
+    by: By = None
+    capability: Capabilities = None
+    how: str = ""
 
-class ContinueOptions(NamedTuple):
-    """How to go on, with which run and from which step; and where: here, with this code, or by workers elsewhere."""
-
-    how: str
-    run: str
-    apps: list[str]
-    wait: bool
-    working: dict[str, Any]
-    start: str | None = None
-    given: Any = None
-    input: str | None = None
-    """`given` as it was typed."""
-    version: int | None = None
-    key: str | None = None
-    by: str | None = None
+    @property
+    def given(self) -> Any:
+        """The input."""
+        return json_value(self.input, "--input")
 
     @property
     def runs_all(self) -> bool:
@@ -164,118 +270,73 @@ class ContinueOptions(NamedTuple):
         return self.how == "rerun" and self.start is None
 
     @property
-    def options(self) -> list[str]:
+    def words(self) -> list[str]:
         """The options that were typed and decide what the new run is."""
         typed = {
-            {"rerun": "--from", "fork": "--at"}.get(self.how, ""): self.start,
+            "--from": self.start,
             "--input": self.input,
             "--version": None if self.version is None else str(self.version),
-            "--key": self.key,
+            "--idempotency-key": self.key,
             "--by": self.by,
         }
         return [word for name, value in typed.items() if value is not None for word in (name, value)]
 
 
-@program.command("retry", policies=True)
-def retry(
-    settings: Settings,
-    policies: Policies,
-    run: RunId,
-    app: Apps = None,
-    version: Version = None,
-    dry_run: DryRun = False,
-    wait: Wait = None,
-    key: IdempotencyKey = None,
-    concurrency: Concurrency = 16,
-    by: By = None,
-    capability: Capabilities = None,
-) -> int:
-    """Continue a run that did not succeed: adopt its finished steps in a new run, and run the others."""
-    return _continue(settings, policies, "retry", locals())
+def _continuing(how: str, says: str, *without: str, needs: Sequence[str] = ()) -> None:
+    """Add the command that continues a run in this way: `without` some of the options, and with some that it needs."""
+
+    def command(settings: Settings, policies: Policies, **typed: Any) -> int:
+        return _continue(settings, policies, Continuation(**typed, how=how))
+
+    parameters = [*inspect.signature(command).parameters.values()][:2]
+    for one in options_of(Continuation):
+        if one.name not in ("how", *without):
+            parameters.append(one.replace(default=inspect.Parameter.empty) if one.name in needs else one)
+    shown: Any = command
+    shown.__signature__, shown.__doc__ = inspect.Signature(parameters), says
+    program.command(how, policies=True)(command)
 
 
-@program.command("fork", policies=True)
-def fork(
-    settings: Settings,
-    policies: Policies,
-    run: RunId,
-    at: Annotated[str, opt("--at", "STEP", "The step from which the new run takes its course.")],
-    app: Apps = None,
-    input: Input = None,  # noqa: A002 - the option's name
-    version: Version = None,
-    dry_run: DryRun = False,
-    wait: Wait = None,
-    key: IdempotencyKey = None,
-    concurrency: Concurrency = 16,
-    by: By = None,
-    capability: Capabilities = None,
-) -> int:
-    """Take another course from a step of a finished run, with another input if one is given."""
-    return _continue(settings, policies, "fork", locals())
+_continuing(
+    "retry",
+    "Continue a run that did not succeed: adopt its finished steps in a new run, and run the others.",
+    "start",
+    "input",
+)
+_continuing(
+    "fork", "Take another course from a step of a finished run, with another input if one is given.", needs=["start"]
+)
+_continuing("rerun", "Run a finished run again, or from a step, as a new run that names the old one.")
 
 
-@program.command("rerun", policies=True)
-def rerun(
-    settings: Settings,
-    policies: Policies,
-    run: RunId,
-    app: Apps = None,
-    input: Input = None,  # noqa: A002 - the option's name
-    wait: Wait = None,
-    key: IdempotencyKey = None,
-    concurrency: Concurrency = 16,
-    by: By = None,
-    capability: Capabilities = None,
-    from_step: Annotated[
-        Text, opt("--from", "STEP", "Run only this step and what depends on it; adopt the rest.")
-    ] = None,
-    version: Version = None,
-    dry_run: DryRun = False,
-) -> int:
-    """Run a finished run again, as a new run that names the old one."""
-    if version is not None and from_step is None:
-        raise InvalidInput("--version goes with --from: without it, start a run of that version with `stepkeep start`.")
-    return _continue(settings, policies, "rerun", locals())
-
-
-def _continue(settings: Settings, policies: Policies, how: str, typed: dict[str, Any]) -> int:
+def _continue(settings: Settings, policies: Policies, asked: Continuation) -> int:
     """Preview the new run; or start it, and execute it here or leave it to the workers, as at a service."""
-    wait = typed["wait"]
-    given = json_value(typed.get("input"), "--input")
-    if wait:
+    if asked.runs_all and asked.version is not None:
+        raise InvalidInput("--version goes with --from: without it, start a run of that version with `stepkeep start`.")
+    if asked.wait:
         settings.require_database("--wait")
-    asked = ContinueOptions(
-        how=how,
-        run=typed["run"],
-        apps=typed["app"] or [],
-        wait=settings.server is None if wait is None else wait,
-        working={"concurrency": typed["concurrency"], "capabilities": typed["capability"] or []},
-        start=typed.get("at") or typed.get("from_step"),
-        given=given,
-        input=typed.get("input"),
-        version=typed["version"],
-        key=typed["key"],
-        by=typed["by"],
-    )
-    if typed["dry_run"]:
+    asked = asked._replace(wait=settings.server is None if asked.wait is None else asked.wait)
+    if asked.dry_run:
         return preview(settings, asked)
+    apps = asked.app or []
     with quiet_stdout(settings.json):
-        load_handlers(asked.apps)
+        load_handlers(apps)
         worked = asyncio.run(_continue_run(settings, policies, asked))
-    return conclude(settings, worked, asked.apps)
+    return conclude(settings, worked, apps)
 
 
-async def _continue_run(settings: Settings, policies: Policies, asked: ContinueOptions) -> Worked:
+async def _continue_run(settings: Settings, policies: Policies, asked: Continuation) -> Worked:
     async with open_engine(settings, policies, operation="run" if asked.wait else None) as engine:
         if asked.wait:
             await _require_code(engine, asked)
         run_id = await _started(engine, asked)
         if not asked.wait:
             return Worked((await engine.show(run_id)).as_json(), {}, interrupted=False)
-        return await work_on(engine, run_id, screen_for(json=settings.json), **asked.working)
+        working: dict[str, Any] = {"concurrency": asked.concurrency, "capabilities": asked.capability or []}
+        return await work_on(engine, run_id, screen_for(json=settings.json), **working)
 
 
-async def _require_code(engine: AsyncEngine, asked: ContinueOptions) -> None:
+async def _require_code(engine: AsyncEngine, asked: Continuation) -> None:
     """Refuse to make a run that cannot be executed here."""
     from stepkeep.operations.definitions.publish import find_plan
     from stepkeep.operations.pipeline.plans import plan_of
@@ -291,10 +352,10 @@ async def _require_code(engine: AsyncEngine, asked: ContinueOptions) -> None:
             return
         plan = await find_plan(engine.transactor, plan.definition.name, found.version, tenant=engine.tenant)
         left = found.runs_again
-    require_code_to_go_on(engine, run_id, plan, left, asked.working["capabilities"])
+    require_code_to_go_on(engine, run_id, plan, left, asked.capability or [])
 
 
-async def _started(engine: AsyncEngine, asked: ContinueOptions) -> str:
+async def _started(engine: AsyncEngine, asked: Continuation) -> str:
     run_id = await find_run(engine, asked.run)
     common: dict[str, Any] = {"version": asked.version, "idempotency_key": asked.key, "by": asked.by}
     if asked.runs_all:
@@ -306,7 +367,7 @@ async def _started(engine: AsyncEngine, asked: ContinueOptions) -> str:
     return (await method(run_id, asked.start, input=asked.given, **common)).run_id
 
 
-def preview(settings: Settings, asked: ContinueOptions) -> int:
+def preview(settings: Settings, asked: Continuation) -> int:
     """Say what would happen, and write nothing."""
     if asked.runs_all:
         raise InvalidInput("--dry-run goes with --from: without it every step runs again.")
@@ -318,14 +379,14 @@ def preview(settings: Settings, asked: ContinueOptions) -> int:
     )
 
 
-async def _preview(engine: AsyncEngine, asked: ContinueOptions) -> ContinuationPreview:
+async def _preview(engine: AsyncEngine, asked: Continuation) -> ContinuationPreview:
     how: Any = asked.how
     return await engine.continuations.preview(
         await find_run(engine, asked.run), how, start=asked.start, input=asked.given, version=asked.version, by=asked.by
     )
 
 
-def _lines(found: ContinuationPreview, settings: Settings, asked: ContinueOptions) -> Iterator[str]:
+def _lines(found: ContinuationPreview, settings: Settings, asked: Continuation) -> Iterator[str]:
     for step in found.steps:
         said = f"{step.step} is adopted: " if step.adopted else f"{step.step} runs again: "
         repeat = f"; its effect ({step.effect}) may happen twice" if step.may_repeat else ""
@@ -338,4 +399,4 @@ def _lines(found: ContinuationPreview, settings: Settings, asked: ContinueOption
         yield f"the new run is no child: run {found.child_of} does not wait for it"
     if found.continued_by:
         yield f"it is repeated or continued already by {', '.join(found.continued_by)}"
-    yield f"Do it: {settings.command(asked.how, found.run_id, *asked.options)}"
+    yield f"Do it: {settings.command(asked.how, found.run_id, *asked.words)}"

@@ -1,4 +1,4 @@
-"""`stepkeep runs` and `quarantine`: which runs there are, and which are set aside."""
+"""`stepkeep runs`, `quarantine` and `jobs`: which runs there are, which are set aside, and what is done to many."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from stepkeep.cli.answering import find_run, of_run, open_engine, print_answer, print_value, table
 from stepkeep.cli.arguments import (
+    CURSOR,
     As,
     By,
     OfBusinessKey,
@@ -22,15 +23,17 @@ from stepkeep.cli.arguments import (
     opt,
     run_filter,
 )
-from stepkeep.cli.command import program
+from stepkeep.cli.command import Commands, CommandValues, program
 from stepkeep.cli.printer import console
 from stepkeep.cli.settings import Settings
 from stepkeep.kernel.errors import InvalidInput
 
 if TYPE_CHECKING:
     from stepkeep.engine import AsyncEngine
+    from stepkeep.operations.continuation.jobs import JobList, JobView
     from stepkeep.operations.continuation.quarantine import QuarantineView
     from stepkeep.operations.runs.run_answers import LookedAt, RunList
+
 
 DEFAULT_LIMIT = 20
 MOST_PARTS = 20
@@ -50,7 +53,7 @@ def runs(
     until: Annotated[Text, opt("--until", "TIME", "Created until then.")] = None,
     error: Annotated[Text, opt("--error", "TEXT", "Only runs with this in their error.")] = None,
     limit: Annotated[int, opt("--limit", "At most this many.", bounds_of="runs limit")] = DEFAULT_LIMIT,
-    before: Annotated[Text, opt("--before", "RUN", "Only runs older than this one: the next page.")] = None,
+    before: Annotated[Text, CURSOR] = None,
     every: Annotated[bool, opt("--all", "Look at every run for labels and texts.", show_default=False)] = False,
     as_: As = None,
 ) -> int:
@@ -74,7 +77,7 @@ def runs(
             more = "" if found.is_complete else "at least "
             yield f"{more}{found.total:,} {'in all' if before is None else 'from there on'}"
             if len(found.runs) == limit:
-                yield f"older ones: {settings.command('runs', *again, '--before', found.runs[-1].id)}"
+                yield f"older ones: {settings.command('runs', *again, '--cursor', found.runs[-1].id)}"
         if found.looked_at:
             yield _looked_at(found.looked_at)
             yield f"look further: {settings.command('runs', *again, '--all')}"
@@ -214,3 +217,90 @@ def set_aside(one: QuarantineView | Mapping[str, Any]) -> str:
     if one["released_at"] is None:
         return line
     return f"{line}; released by {one['released_by']} at {one['released_at']}: {one['release_reason']}"
+
+
+jobs = Commands("jobs", "Actions on many runs at once, and backfills.")
+JOB = arg("JOB", "The id of the job.", typed_as="job")
+
+
+@jobs.command("start")
+def start(
+    settings: Settings,
+    action: Annotated[str, arg("ACTION", "cancel, rerun, pause, resume.")],
+    run: Annotated[Texts, opt("--run", "RUN", "This run; repeated. Else the filters count.")] = None,
+    state: Annotated[Texts, opt("--state", "STATE", "Only runs in this state; repeated.")] = None,
+    workflow: OfWorkflow = None,
+    business_key: OfBusinessKey = None,
+    correlation_id: OfCorrelationId = None,
+    label: Annotated[Texts, opt("--label", "NAME=TEXT", "Only runs with this label; repeated.")] = None,
+    since: Annotated[Text, opt("--since", "TIME", "Created since then.")] = None,
+    until: Annotated[Text, opt("--until", "TIME", "Created until then.")] = None,
+    error: Annotated[Text, opt("--error", "TEXT", "With this in their error.")] = None,
+    text: Annotated[Text, opt("--text", "TEXT", "With this anywhere.")] = None,
+    compensate: Annotated[bool, opt("--compensate", "With cancel: undo what the runs did.")] = False,
+    reason: Annotated[str, opt("--reason", "TEXT", "Kept with each run; not with rerun.")] = "",
+    dry_run: Annotated[bool, opt("--dry-run", "Only say which runs they are.")] = False,
+    idempotency_key: Annotated[Text, opt("--idempotency-key", "KEY", "The same key makes the job once.")] = None,
+    by: By = None,
+) -> int:
+    """Cancel, pause or resume many runs, or run them again. Workers do it in small batches."""
+    where = run_filter(locals())
+    if bool(run) is any(value is not None for value in where.values()):
+        raise InvalidInput(
+            "say which runs: with --run, or with filters such as --workflow and --state, and not with both. A job for "
+            "all runs is not made."
+        )
+    options: Any = {"compensate": compensate, "reason": reason, "dry_run": dry_run, "by": by}
+    options |= {"action": action, "where": where, "runs": run or None, "idempotency_key": idempotency_key}
+
+    def words(found: JobView) -> Iterator[str]:
+        if dry_run:
+            yield f"{action} would be done to {found.runs} runs"
+            yield from (f"  {one}" for one in found["first"])
+            if found.runs != len(found["first"]):
+                yield "  …"
+        else:
+            yield f"job {found.job} {found.state}: {action} {found.runs} runs"
+            yield f"Look at it: {settings.command('jobs', 'show', str(found.job))}"
+
+    return print_answer(settings, lambda engine: engine.jobs.start(**options), words, under="job")
+
+
+@jobs.operation("list", "jobs.list", before=None)
+def listed(found: JobList, asked: CommandValues) -> None:
+    """List jobs and backfills, newest first."""
+    table(
+        found.jobs,
+        f"there are no jobs. Make one: {asked.command('jobs', 'start', '--help')}",
+        "job action state done waiting refused by",
+        waiting=lambda one: one.get("waiting", "-"),
+        by=lambda one: one.created_by,
+    )
+
+
+@jobs.command("show")
+def show(
+    settings: Settings,
+    job: Annotated[str, JOB],
+    limit: Annotated[int, opt("--limit", "How many runs at most.", bounds_of="jobs.runs limit")] = 100,
+) -> int:
+    """Show a job and what became of each run. Exit status 1 if a run was refused."""
+
+    async def read(engine: AsyncEngine) -> dict[str, Any]:
+        found = await engine.jobs.show(job)
+        runs = [] if found.action == "backfill" else (await engine.jobs.runs(job, limit=limit)).runs
+        return {"job": found, "runs": runs}
+
+    def words(found: dict[str, Any]) -> Iterator[str]:
+        one = found["job"]
+        yield f"job {one.job} ({one.action}) is {one.state}: {one.done} done, {one.refused} refused"
+        for run in found["runs"]:
+            yield f"{run.run_id}  {run.result}  {run.new_run_id or run.detail or ''}".rstrip()
+
+    return print_answer(settings, read, words, fails=lambda found: found["job"].refused)
+
+
+@jobs.operation("stop", "jobs.stop", under="job", job_id=JOB)
+def stop(found: JobView, _: CommandValues) -> str:
+    """End a job early. What it has done stays."""
+    return f"job {found.job} is stopped; {found.waiting} runs are left as they are"

@@ -13,10 +13,8 @@ from stepkeep.cli.answering import ask, find_run, of_run, open_engine, print_ans
 from stepkeep.cli.arguments import As, RunId, Text, arg, finite, moment_of, opt
 from stepkeep.cli.command import CommandValues, program
 from stepkeep.cli.commands.runs import set_aside
-from stepkeep.cli.printer import answer, console, say, warn
-from stepkeep.cli.render.outline import outline
+from stepkeep.cli.printer import SUCCEEDED, UNFINISHED, answer, console, say, status_of_run, warn
 from stepkeep.cli.settings import Settings
-from stepkeep.cli.status import SUCCEEDED, UNFINISHED, status_of_run
 from stepkeep.kernel.errors import InvalidInput, NotFound, StoreUnavailable
 
 if TYPE_CHECKING:
@@ -71,6 +69,8 @@ def show(
     if settings.json:
         answer(view)
     elif as_ is not None:
+        from stepkeep.cli.render.explained import outline
+
         for line in outline(view):
             say(line)
     else:
@@ -103,7 +103,7 @@ def show_step(settings: Settings, run: str, step: str, as_: str | None) -> int:
 
 async def _follow(settings: Settings, run: str) -> None:
     """Show the run's journal as it grows, until the run has ended."""
-    from stepkeep.cli.screens import screen_for
+    from stepkeep.cli.progress import screen_for
     from stepkeep.cli.working import Follower
     from stepkeep.operations.pipeline.plans import plan_of
 

@@ -16,10 +16,9 @@ from msgspec.structs import replace
 from stepkeep.cli.answering import open_engine
 from stepkeep.cli.arguments import Apps, Input, Texts, WrittenAs, arg, opt
 from stepkeep.cli.command import program
-from stepkeep.cli.printer import answer, console, quiet_stdout, say
+from stepkeep.cli.printer import FAILED, SUCCEEDED, answer, console, quiet_stdout, say
 from stepkeep.cli.session import DEFINITION_FILES, is_python, json_value, load_definition, load_handlers
 from stepkeep.cli.settings import Needs, Settings
-from stepkeep.cli.status import FAILED, SUCCEEDED
 from stepkeep.kernel.errors import InvalidInput, NotFound
 
 if TYPE_CHECKING:
@@ -134,7 +133,7 @@ def _only(report: Report, serious: list[Finding]) -> Report:
 
 def _show(report: Report, tree: bool, allowed: frozenset[str]) -> None:
     from stepkeep.cli.render.endings import endings_table, endings_tree, findings_lines, legend
-    from stepkeep.cli.render.times import span
+    from stepkeep.cli.render.look import span
 
     screen = console()
     if report.endings:

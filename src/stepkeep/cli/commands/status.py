@@ -1,16 +1,19 @@
-"""`stepkeep status` and `workers`: the whole system in numbers, what needs attention, workers."""
+"""`stepkeep status`, `statistics` and `workers`: the whole system in numbers, what needs attention, workers."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from stepkeep.cli.answering import table
 from stepkeep.cli.arguments import opt
 from stepkeep.cli.command import CommandValues, program
 from stepkeep.cli.printer import console
+from stepkeep.cli.render.look import span
 from stepkeep.operations.runs.causes import queue_words
 
 if TYPE_CHECKING:
+    from stepkeep.operations.runs.statistics import SampledFailures, SampledRuns, StatisticsView
     from stepkeep.operations.runs.status import FailureCounts, RunCounts, Status, StatusView, WorkerList
 
 
@@ -60,11 +63,38 @@ def _counts(told: Status) -> Iterator[str]:
         yield "workers: none"
 
 
-def _counted(part: RunCounts | FailureCounts, counts: dict[str, int]) -> str:
-    more = "" if part.is_complete else "at least "
+def _counted(part: RunCounts | FailureCounts | SampledRuns | SampledFailures, counts: dict[str, int]) -> str:
+    more = "" if getattr(part, "is_complete", True) else "at least "
     about = "about " if part.is_estimate else ""
     parts = ", ".join(f"{about}{count:,} {word.replace('_', ' ')}" for word, count in counts.items())
     return f"{more}{part.total:,}" + (f" ({parts})" if parts else "")
+
+
+@program.operation("statistics", "statistics", window=opt("--window", "DURATION", "How far back."))
+def statistics(found: StatisticsView, _: CommandValues) -> Iterator[str]:
+    """Say how the newest runs went: how many, how long they took, failures, slow steps, the backlog."""
+    told = found.statistics
+    yield f"runs since {told.since}: {_counted(told.runs, told.runs.by_state)}"
+    took = told.durations
+    if took.runs:
+        shares = {"half": took.p50_seconds, "90 %": took.p90_seconds, "99 %": took.p99_seconds, "all": took.max_seconds}
+        said = ", ".join(f"{share} took at most {span(seconds)}" for share, seconds in shares.items())
+        yield f"of {took.runs:,} that ended, {said}"
+    yield f"failed or rolled back: {_counted(told.failures, told.failures.by_category)}"
+    for one in told.backlog:
+        yield f"ready for {one.needs}: {one.depth:,}, the oldest for {span(one.oldest_seconds)}"
+    slow = [
+        {
+            "step": f"{one.workflow} v{one.version} {one.step}",
+            "attempts": one.attempts,
+            "mean": span(one.mean_seconds),
+            "longest": span(one.max_seconds),
+            "run": one.run_id,
+        }
+        for one in told.slowest_steps
+    ]
+    if slow:
+        table(slow, "")
 
 
 @program.operation(

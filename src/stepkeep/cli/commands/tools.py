@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 from stepkeep.cli.answering import ask, open_engine, print_value, read_key
 from stepkeep.cli.arguments import Text, Texts, arg, opt
 from stepkeep.cli.command import program
-from stepkeep.cli.inert_log import install_log
-from stepkeep.cli.printer import answer, say, warn
+from stepkeep.cli.printer import SUCCEEDED, answer, say, warn
 from stepkeep.cli.session import json_value
 from stepkeep.cli.settings import Needs, Settings
-from stepkeep.cli.status import SUCCEEDED
+from stepkeep.cli.streams import install_log
 from stepkeep.edges.safe_text import inert_line
 from stepkeep.kernel.errors import InvalidInput
 

@@ -131,7 +131,7 @@ def resume(one: TriggerView, _: CommandValues) -> str:
 
 
 @triggers.operation(
-    "fire", "triggers.fire", name=NAME, payload=PAYLOAD, key=opt("--key", "KEY", "The same key fires once.")
+    "fire", "triggers.fire", name=NAME, payload=PAYLOAD, key=opt("--idempotency-key", "KEY", "The same key fires once.")
 )
 def fire(one: FiringView, asked: CommandValues) -> str:
     """Fire a trigger now, whatever its overlap policy says and also while it is paused."""
@@ -181,7 +181,7 @@ def remove(one: TriggerView, _: CommandValues) -> str:
     event=arg("NAME", "The event's name."),
     payload=PAYLOAD,
     id=opt("--id", "ID", "The sender's id: the same one again fires nothing."),
-    correlation_id=opt("--correlation", "ID", "The correlation id of the runs it starts."),
+    correlation_id=opt("--correlation-id", "ID", "The correlation id of the runs it starts."),
 )
 def emit(found: Emitted, asked: CommandValues) -> Words:
     """Hand in an event from outside. Every trigger that it concerns fires."""

@@ -13,12 +13,11 @@ from stepkeep.cli.answering import open_engine, read_key, required_key, service_
 from stepkeep.cli.arguments import Apps, ArchiveRoot, Capabilities, Concurrency, Text, Texts, Threads, finite, opt
 from stepkeep.cli.command import program
 from stepkeep.cli.commands.serve import MetricsHost, MetricsPort
-from stepkeep.cli.inert_log import install_log, install_tracing
 from stepkeep.cli.policies import Policies
-from stepkeep.cli.printer import answer, quiet_stdout, warn
+from stepkeep.cli.printer import SUCCEEDED, answer, quiet_stdout, warn
 from stepkeep.cli.session import load_handlers
 from stepkeep.cli.settings import Settings
-from stepkeep.cli.status import SUCCEEDED
+from stepkeep.cli.streams import install_log, install_tracing
 from stepkeep.kernel.errors import InvalidInput, StepkeepError
 
 if TYPE_CHECKING:
@@ -257,7 +256,7 @@ async def _metrics(engine: AsyncEngine, worker: Worker, listener: socket.socket 
     if listener is None:
         yield
         return
-    from stepkeep.metrics.worker_port import open_worker_port
+    from stepkeep.metrics.port import open_worker_port
     from stepkeep.network.listening import address_of
 
     async with open_worker_port(listener, engine.transactor, worker, engine.tenant):

@@ -13,8 +13,7 @@ from rich.table import Table
 from rich.tree import Tree
 
 from stepkeep.cli.render.consoles import Text
-from stepkeep.cli.render.look import look, style, words
-from stepkeep.cli.render.times import span
+from stepkeep.cli.render.look import look, span, style, words
 
 if TYPE_CHECKING:
     from stepkeep.simulate.endings import Ending

@@ -1,4 +1,4 @@
-"""A definition as the engine has it: every default spelled out, times readable, and where each value comes from.
+"""Explanations: a definition as the engine has it, in outline or with every default, and the machines of a dialect.
 
 Three sources: what the file says (no remark), Stepkeep's own default, and the dialect's front end, which sets what its
 specification answers differently. A value counts as written when the file has it somewhere, in whatever unit.
@@ -6,12 +6,16 @@ specification answers differently. A value counts as written when the file has i
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 import msgspec
+from rich.console import RenderableType
 
-from stepkeep.cli.render.outline import Path, outline
+from stepkeep.cli.render.consoles import Text
+from stepkeep.cli.render.tables import plain_table
 from stepkeep.definition.durations import InvalidDuration, format_duration, parse_duration
 from stepkeep.definition.python.retry import NATIVE_RETRY, NATIVE_UNDO_RETRY
 from stepkeep.definition.text.document import read_document
@@ -25,6 +29,83 @@ from stepkeep.kernel.definition import (
     Undo,
     Wait,
 )
+
+if TYPE_CHECKING:
+    from stepkeep.dialects.dialect import Judged
+    from stepkeep.dialects.machine import MachineView
+
+
+Path = tuple[str | int, ...]
+Remark = Callable[[Path, Any], str]
+
+_PLAIN = re.compile(r"[A-Za-z0-9_./$<>{}()+*→-][A-Za-z0-9_./$<>{}()+*→ ,:;@-]*")
+_TAKEN = frozenset({"true", "false", "null", "yes", "no", "on", "off", "~"})
+GAP = "  "
+
+
+def outline(value: Any, remark: Remark | None = None) -> list[str]:
+    """The lines of a value; `remark` may add a few words behind the value at a path."""
+    return list(_lines(value, (), "", remark or (lambda path, leaf: "")))
+
+
+def _lines(value: Any, path: Path, indent: str, remark: Remark) -> Iterator[str]:
+    if isinstance(value, Mapping) and value:
+        for key, item in value.items():
+            yield from _entry(f"{indent}{key}:", item, (*path, str(key)), indent + GAP, remark)
+    elif isinstance(value, list | tuple) and value:
+        for place, item in enumerate(value):
+            yield from _item(item, (*path, place), indent, remark)
+    else:
+        yield _noted(f"{indent}{scalar(value)}", path, value, remark)
+
+
+def _entry(head: str, item: Any, path: Path, indent: str, remark: Remark) -> Iterator[str]:
+    if _short(item):
+        yield _noted(f"{head} {scalar(item)}", path, item, remark)
+    else:
+        yield head
+        yield from _lines(item, path, indent, remark)
+
+
+def _item(item: Any, path: Path, indent: str, remark: Remark) -> Iterator[str]:
+    if _short(item):
+        yield _noted(f"{indent}- {scalar(item)}", path, item, remark)
+        return
+    first, *rest = _lines(item, path, indent + GAP, remark)
+    yield f"{indent}- {first.removeprefix(indent + GAP)}"
+    yield from rest
+
+
+def _short(value: Any) -> bool:
+    if isinstance(value, list | tuple):
+        return all(not isinstance(item, Mapping | list | tuple) for item in value) and len(str(value)) < 80
+    return not isinstance(value, Mapping) or not value
+
+
+def scalar(value: Any) -> str:
+    """A value on one line, with quotes where it could be taken for something else."""
+    if isinstance(value, Mapping):
+        return "{}"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(scalar, value))}]"
+    if isinstance(value, str):
+        safe = _PLAIN.fullmatch(value) and value.lower() not in _TAKEN and not _numeric(value) and ": " not in value
+        return str(value) if safe and value == value.strip() else json.dumps(value, ensure_ascii=False)
+    return json.dumps(value)
+
+
+def _numeric(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _noted(line: str, path: Path, value: Any, remark: Remark) -> str:
+    said = remark(path, value)
+    return f"{line}  # {said}" if said else line
+
 
 TIMES = frozenset({"timeout", "initial", "max", "max_elapsed", "deadline", "completion_deadline", "lease", "grace"})
 WHAT_IT_IS = frozenset({"executor", "approval", "wait", "hold", "undo", "condition"})
@@ -142,3 +223,68 @@ def _spellings(value: Any) -> set[Any]:
     if isinstance(value, bool) or not isinstance(value, int):
         return {value}
     return {value, value // MILLISECOND, value // SECOND, f"{value // SECOND}s"}
+
+
+NEW = "(new)"
+
+
+def pages_of(judged: Judged) -> Iterator[RenderableType]:
+    """Everything about a dialect, part by part."""
+    yield Text.assemble((f"{judged.name} ", "bold"), f"{judged.title} ", (f"(seed {judged.seed})", "dim"))
+    for view in judged.views:
+        yield from _machine(view)
+    if judged.invariants:
+        yield Text("\nINVARIANTS", "bold")
+        yield plain_table([{"invariant": one.name, "from": one.cites} for one in judged.invariants])
+    if judged.defaults:
+        yield Text("\nWHERE IT DIFFERS FROM THE NATIVE FORMAT", "bold")
+        yield plain_table([one._asdict() for one in judged.defaults])
+
+
+def _machine(view: MachineView) -> Iterator[RenderableType]:
+    yield Text(f"\n{view.noun.upper()}", "bold")
+    states = [f"{state} (ends)" if state in view.terminal else state for state in (*view.states, *view.extra)]
+    yield Text(", ".join(states))
+    yield Text("\narrows of the specification", "dim")
+    arrows = [
+        {"from": arrow.source or NEW, "to": arrow.target, "trigger": arrow.trigger, "cites": arrow.cites}
+        for arrow in view.arrows
+    ]
+    yield plain_table(arrows)
+    if view.extensions:
+        yield Text("\nextensions: what the engine does and the specification has no arrow for", "dim")
+        yield plain_table(
+            [{"from": one.source or NEW, "to": one.target, "because": one.reason} for one in view.extensions]
+        )
+    for state, reason in view.extra.items():
+        yield Text(f"{state} is no state of the specification: {reason}", "dim")
+    if view.forbidden:
+        yield Text("\nruled out", "dim")
+        yield plain_table([{"from": one.source, "to": one.target, "cites": one.cites} for one in view.forbidden])
+
+
+def mermaid_of(judged: Judged) -> Iterator[str]:
+    """One state diagram per machine; what the specification lacks is marked as an extension."""
+    for view in judged.views:
+        yield "```mermaid"
+        yield "---"
+        yield f"title: {judged.name} {view.noun}"
+        yield "---"
+        yield "stateDiagram-v2"
+        for arrow in view.arrows:
+            yield f"    {_node(arrow.source)} --> {_node(arrow.target)}: {_label(arrow.trigger)}"
+        for extension in view.extensions:
+            yield f"    {_node(extension.source)} --> {_node(extension.target)}: extension"
+        for state in (*view.states, *view.extra):
+            if state in view.terminal:
+                yield f"    {_node(state)} --> [*]"
+        yield "```"
+
+
+def _node(state: str | None) -> str:
+    return "[*]" if state is None else state.replace(" ", "_").replace("-", "_")
+
+
+def _label(trigger: str) -> str:
+    """A label in which nothing means something to Mermaid."""
+    return trigger.replace(":", " -").replace(";", ",").replace("\n", " ")

@@ -14,11 +14,10 @@ from rich.console import Group, RenderableType
 
 from stepkeep.cli.render.consoles import Text
 from stepkeep.cli.render.graph import draw_graph
-from stepkeep.cli.render.look import look, words
-from stepkeep.cli.render.remarks import began, shorten
+from stepkeep.cli.render.lines import began, shorten
+from stepkeep.cli.render.look import clock, look, seconds_between, span, words
 from stepkeep.cli.render.tables import attempts_table
 from stepkeep.cli.render.timeline import draw_timeline
-from stepkeep.cli.render.times import clock, seconds_between, span
 from stepkeep.cli.settings import Settings
 from stepkeep.edges.redaction import hide_secrets
 from stepkeep.edges.safe_text import inert_json, inert_line

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 from rich.table import Table
 
 from stepkeep.cli.render.consoles import Text
-from stepkeep.cli.render.look import look, style, words
-from stepkeep.cli.render.remarks import shorten
-from stepkeep.cli.render.times import clock, seconds_between, span
+from stepkeep.cli.render.lines import shorten
+from stepkeep.cli.render.look import clock, look, seconds_between, span, style, words
 from stepkeep.operations.remote.services import taken_runs
 
 if TYPE_CHECKING:

@@ -12,11 +12,9 @@ from typing import Any
 from rich.table import Table
 
 from stepkeep.cli.render.consoles import Text
-from stepkeep.cli.render.fold import Node, fold
-from stepkeep.cli.render.graph import parts_of
-from stepkeep.cli.render.look import style
-from stepkeep.cli.render.remarks import began
-from stepkeep.cli.render.times import moment, span
+from stepkeep.cli.render.graph import Node, fold, parts_of
+from stepkeep.cli.render.lines import began
+from stepkeep.cli.render.look import moment, span, style
 
 ROWS = 40
 BARS = {"running": "█", "validating": "▓", "retrying": "·", "ready": "·"}

@@ -26,11 +26,11 @@ from stepkeep.definition.expressions.expressions import (
 from stepkeep.definition.expressions.limits import MAX_COST, CostBudget, ExpressionBudget, condition_cost, rule_cost
 from stepkeep.definition.expressions.template_text import OPENING, Embedded, split
 from stepkeep.definition.findings import Finding, evaluated, shown
+from stepkeep.kernel.compiler import ConditionView
 from stepkeep.kernel.definition import Definition, StepDefinition, Switch
 from stepkeep.kernel.errors import ExpressionError
 from stepkeep.kernel.machine.payloads import MADE_HERE, read_reference
 from stepkeep.kernel.machine.states import StepState
-from stepkeep.kernel.plan import ConditionView
 
 _, LONGEST_SLEEP = DEADLINE
 RUN_FIELDS = ("id", "workflow", "version")

@@ -18,10 +18,10 @@ from stepkeep.definition.expressions.conditions import ConditionContext, compile
 from stepkeep.definition.expressions.expressions import Expression, Template, compile_template
 from stepkeep.definition.expressions.limits import CostBudget, condition_cost
 from stepkeep.definition.findings import evaluated
+from stepkeep.kernel.compiler import ConditionView
 from stepkeep.kernel.definition import Definition, Loop, Map, StepDefinition, Switch
 from stepkeep.kernel.errors import ExpressionError
 from stepkeep.kernel.machine.payloads import MADE_HERE, read_reference
-from stepkeep.kernel.plan import ConditionView
 
 MAX_JOINED_BYTES = 8 * 1024 * 1024
 """How many bytes the joined results of a map may have."""

@@ -16,9 +16,9 @@ from stepkeep.definition.expressions.conditions import compile_truth
 from stepkeep.definition.expressions.expressions import Expression, Scope
 from stepkeep.definition.expressions.limits import CostBudget, ExpressionBudget, condition_cost
 from stepkeep.definition.findings import evaluated
+from stepkeep.kernel.compiler import ConditionView
 from stepkeep.kernel.errors import ExpressionError
 from stepkeep.kernel.machine.payloads import MADE_HERE, read_reference
-from stepkeep.kernel.plan import ConditionView
 
 _decode = msgspec.json.Decoder().decode
 

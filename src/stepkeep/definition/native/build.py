@@ -200,7 +200,8 @@ def _growth(step: StepBlock, policy: OnFailure, handlers: Registry | None) -> ke
             deadline=block.deadline,
         )
     if step.flow is not None:
-        return kernel.Flow(max=step.flow.max_calls, deadline=step.flow.deadline)
+        version = msgspec.UNSET if step.flow.version is None else step.flow.version
+        return kernel.Flow(max=step.flow.max_calls, deadline=step.flow.deadline, version=version)
     if step.then is not None:
         return kernel.Then(max=step.then.max_steps, deadline=step.then.deadline)
     if step.repeat is None:

@@ -1,7 +1,8 @@
-"""What rules that are programs ask of a worker, as words among the capabilities of a queue.
+"""What rules that are programs, and versions of flows, ask of a worker, as words among the capabilities of a queue.
 
-A worker has the word of a handler if the handler is registered, and that of commands if it may run them. The front ends
-write the words; the worker, `explain` and the command line read them.
+A worker has the word of a handler if the handler is registered, that of commands if it may run them, and that of a
+version if it has this version of the flow. The front ends write the words; the worker, `explain` and the command line
+read them.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import msgspec
 
 from stepkeep.definition.secrets import CAPABILITY, secret_capability, secrets_read
 from stepkeep.kernel.definition import Handler, Rule
+from stepkeep.kernel.plan import FLOW
 
 HANDLER: Final = "handler:"
 COMMANDS: Final = "runs:commands"
@@ -64,14 +66,23 @@ def handlers_among(capabilities: Iterable[str]) -> tuple[str, ...]:
     return tuple(word.removeprefix(HANDLER) for word in capabilities if word.startswith(HANDLER))
 
 
+def flow_version(capabilities: Iterable[str]) -> int | None:
+    """The version of a flow among the capabilities of its queue; None if any will do.
+
+    >>> flow_version(["gpu", "flow-version:2"])
+    2
+    """
+    return next((int(word.removeprefix(FLOW)) for word in capabilities if word.startswith(FLOW)), None)
+
+
 def given_words(capabilities: Iterable[str]) -> list[str]:
     """The capabilities that a worker is given; the others follow from its handlers, policies and secrets."""
-    return [word for word in capabilities if word != COMMANDS and not word.startswith((HANDLER, CAPABILITY))]
+    return [word for word in capabilities if word != COMMANDS and not word.startswith((HANDLER, CAPABILITY, FLOW))]
 
 
 def in_words(capabilities: Iterable[str]) -> str:
     """What a queue asks of a worker besides its executor, for people."""
-    own = {HANDLER: "the rule's handler ", CAPABILITY: "secret "}
+    own = {HANDLER: "the rule's handler ", CAPABILITY: "secret ", FLOW: "its version "}
     told = []
     for word in capabilities:
         prefix = next((known for known in own if word.startswith(known)), "")

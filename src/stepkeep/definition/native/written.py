@@ -237,10 +237,14 @@ class ChildBlock(Block):
 
 
 class FlowBlock(Block):
-    """The handler is a coroutine, and each call that it makes is a step: how many calls, and within which time."""
+    """The handler is a coroutine, and each call that it makes is a step: how many calls, and within which time.
+
+    `version` is that of the function, if only workers that have this one may run it.
+    """
 
     max_calls: int = Field(default=1_000, ge=1, le=bounds.MAX_WIDTH)
     deadline: Annotated[int | None, within(bounds.DEADLINE)] = None
+    version: int | None = Field(default=None, ge=1, le=bounds.MAX_VERSION)
 
 
 class ThenBlock(Block):

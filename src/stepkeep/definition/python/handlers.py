@@ -88,7 +88,8 @@ def step(
 
     def decorate(function: F) -> F:
         name = target if isinstance(target, str) else _own_name(function)
-        into.register(
+        register(
+            into,
             HandlerSpec(
                 name=name,
                 function=function,
@@ -100,14 +101,19 @@ def step(
                 transactional=arguments.flag(f"handler {name}: transactional", transactional),
                 capabilities=_texts(f"handler {name}: capabilities", arguments.items("capabilities", capabilities)),
                 queue=_texts(f"handler {name}: queue", [queue])[0],
-                description=_first_line(function),
-            )
+                description=first_line(function),
+            ),
         )
-        with suppress(TypeError):  # not every callable can be referred to weakly
-            _decorated[function] = name
         return function
 
     return decorate(target) if callable(target) else decorate
+
+
+def register(into: Registry, spec: HandlerSpec) -> None:
+    """Add a decorated function to a registry."""
+    into.register(spec)
+    with suppress(TypeError):  # not every callable can be referred to weakly
+        _decorated[spec.function] = spec.name
 
 
 def agent(
@@ -136,7 +142,7 @@ def agent(
                 mode=_mode(name, mode),
                 retry=_retry(retry),
                 timeout=None if timeout is None else _timeout(name, timeout),
-                description=_first_line(function),
+                description=first_line(function),
             )
         )
         return function
@@ -196,7 +202,7 @@ def name_of(function: Function, registry: Registry) -> str:
             "Give the workflow that registry: Workflow(…, registry=…)."
         )
     if known is None:
-        known = HandlerSpec(name=_own_name(function), function=function, description=_first_line(function))
+        known = HandlerSpec(name=_own_name(function), function=function, description=first_line(function))
         registry.register(known)
     return known.name
 
@@ -251,5 +257,5 @@ def _effect(name: str, value: str) -> Effect:
     return Effect(arguments.choice(f"handler {name}: effect", value, STATED_EFFECTS))
 
 
-def _first_line(function: Function) -> str:
+def first_line(function: Function) -> str:
     return (getattr(function, "__doc__", None) or "").strip().partition("\n")[0]

@@ -40,7 +40,7 @@ class HandlerSpec:
     """A function under a name. None means that the definition's own default applies.
 
     `mode` tells where it runs: `async` on the event loop, `thread`, or `process`; `auto` chooses by `async def`. `undo`
-    names the handler that reverses its effect.
+    names the handler that reverses its effect. `version` is that of a flow; other handlers have none.
     """
 
     name: str
@@ -55,6 +55,7 @@ class HandlerSpec:
     capabilities: tuple[str, ...] = ()
     queue: str = ""
     description: str = ""
+    version: int | None = None
 
     @property
     def runs_in(self) -> Literal["async", "thread", "process"]:
@@ -71,7 +72,7 @@ class HandlerSpec:
 
 @dataclass
 class Registry:
-    """Names to handlers, and agents beside them, each name once.
+    """Names to handlers, and agents beside them, each name once. A flow is there in each of its versions.
 
     >>> registry = Registry()
     >>> registry.register(HandlerSpec(name="mail.send", function=print))
@@ -81,6 +82,7 @@ class Registry:
 
     _handlers: dict[str, HandlerSpec] = field(default_factory=dict)
     _agents: dict[str, HandlerSpec] = field(default_factory=dict)
+    _flows: dict[str, dict[int, HandlerSpec]] = field(default_factory=dict)
     _lifespans: list[Function] = field(default_factory=list)
     _listeners: dict[str, Listener] = field(default_factory=dict)
     version: int = field(default=0, compare=False)
@@ -102,11 +104,22 @@ class Registry:
         if spec.runs_in != "async" and _is_async(spec.function):
             raise InvalidInput(f'handler {spec.name}: an `async def` function cannot run as mode="{spec.mode}".')
         table = self._agents if spec.kind == "agent" else self._handlers
+        versions = self._flows.get(spec.name, {})
         known = table.get(spec.name)
+        if versions and spec.version is not None:
+            known = versions.get(spec.version)
         if known is not None and not _is_same(known.function, spec.function):
             what = "agent" if spec.kind == "agent" else "handler"
             first, second = _qualified_name(known.function), _qualified_name(spec.function)
-            raise InvalidInput(f"{what} {spec.name} is already {first}; {second} cannot be it too. Rename one of them.")
+            if spec.version is not None and known.version is not None:
+                what, again = f"version {spec.version} of flow", "Give one of them another `version=`."
+            else:
+                again = "Rename one of them."
+            raise InvalidInput(f"{what} {spec.name} is already {first}; {second} cannot be it too. {again}")
+        if spec.version is not None:
+            versions = self._flows.setdefault(spec.name, versions)
+            versions[spec.version] = spec
+            spec = versions[max(versions)]
         table[spec.name] = spec
         self.version += 1
 
@@ -136,9 +149,15 @@ class Registry:
         """What workers open for their handlers, in order."""
         return tuple(self._lifespans)
 
-    def get(self, name: str) -> HandlerSpec | None:
-        """The handler of this name."""
-        return self._handlers.get(name)
+    def get(self, name: str, version: int | None = None) -> HandlerSpec | None:
+        """The handler of this name: of a flow its newest version, or the one that is asked for."""
+        versions = self._flows.get(name)
+        return self._handlers.get(name) if version is None or not versions else versions.get(version)
+
+    @property
+    def flows(self) -> Mapping[str, Mapping[int, HandlerSpec]]:
+        """The versions of each flow that has some, by name."""
+        return self._flows
 
     def agent(self, name: str) -> HandlerSpec | None:
         """The agent of this name."""
@@ -146,7 +165,8 @@ class Registry:
 
     def of(self, function: Function) -> HandlerSpec | None:
         """The handler that was made of this very function."""
-        return next((spec for spec in self._handlers.values() if spec.function is function), None)
+        flows = (spec for versions in self._flows.values() for spec in versions.values())
+        return next((spec for spec in (*self._handlers.values(), *flows) if spec.function is function), None)
 
     @property
     def names(self) -> tuple[str, ...]:

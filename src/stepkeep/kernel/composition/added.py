@@ -17,7 +17,7 @@ from stepkeep.kernel.composition.elements import succeed_with_added
 from stepkeep.kernel.decide.draft import Draft
 from stepkeep.kernel.decide.failure import Settled
 from stepkeep.kernel.decide.progress import open_step, settle
-from stepkeep.kernel.definition import Flow, Then
+from stepkeep.kernel.definition import Then
 from stepkeep.kernel.machine.journal import payload_digest
 from stepkeep.kernel.machine.outcomes import Added, NewCall
 from stepkeep.kernel.machine.rows import Called, Edge, Grown, Note, Read, Step
@@ -40,9 +40,10 @@ def is_stopping(owner: Step) -> bool:
 def misfit_of_added(draft: Draft, step: Step, outcome: Added) -> str | None:
     """Why this step cannot add these steps; None if it can."""
     planned = draft.planned(step)
-    growth = _growth(draft, planned)
+    above = planned if planned.owner is None else draft.plan.steps[planned.owner]
+    growth = above.kind.growth
     if planned.phase is not Phase.MAIN or not isinstance(growth, Then):
-        return _why_not(planned, growth)
+        return _why_not(planned, above)
     if planned.has_rules or planned.by_hand:
         return "it returned steps to add, and it has rules or is completed by hand: add the steps in a step before it"
     owner = owner_of(draft, step)
@@ -57,14 +58,10 @@ def misfit_of_added(draft: Draft, step: Step, outcome: Added) -> str | None:
     return f"it adds {twice[0]!r}, and a step of that name was added before" if twice else None
 
 
-def _growth(draft: Draft, planned: PlannedStep) -> object:
-    return planned.growth if planned.owner is None else draft.plan.steps[planned.owner].growth
-
-
-def _why_not(planned: PlannedStep, growth: object) -> str:
+def _why_not(planned: PlannedStep, above: PlannedStep) -> str:
     if planned.phase is not Phase.MAIN:
         return "it returned steps to add, and an undo step cannot add any"
-    if isinstance(growth, Flow):
+    if above.kind.is_flow:
         return "it returned steps to add, and a flow and its calls add none: make further calls in the flow"
     said = "it returned steps to add, and its definition does not allow that"
     return f"{said}: declare `then: {{max_steps: N}}` at a step with a handler"
@@ -72,7 +69,7 @@ def _why_not(planned: PlannedStep, growth: object) -> str:
 
 def await_added(draft: Draft, step: Step, outcome: Added) -> Settled | None:
     """The handler of the owner returned: its attempt has succeeded, and the owner awaits the steps that it added."""
-    growth = draft.planned(step).growth
+    growth = draft.planned(step).kind.growth
     assert isinstance(growth, Then)
     draft.close_attempt(step, AttemptState.SUCCEEDED, outcome, output=outcome.output)
     if draft.state is RunState.STOPPING:

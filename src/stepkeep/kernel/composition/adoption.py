@@ -21,7 +21,7 @@ from stepkeep.kernel.decide.draft import Draft
 from stepkeep.kernel.decide.failure import Settled
 from stepkeep.kernel.decide.policy import Policy
 from stepkeep.kernel.decide.stopping import CHILD_ENDED, may_have_run
-from stepkeep.kernel.definition import CompensateWhen, Completion, Covers, Effect, StepDefinition, Switch, Worked
+from stepkeep.kernel.definition import CompensateWhen, Completion, Covers, Effect, templates_of
 from stepkeep.kernel.machine.rows import Adopted, Note, Persons, Step
 from stepkeep.kernel.machine.states import StepState
 from stepkeep.kernel.machine.tables import StepTrigger
@@ -225,20 +225,18 @@ def _asked_anew(plan: Plan, live: Policy | None) -> dict[str, Why]:
     policies = [one for one in (*plan.policies, live) if one is not None]
     for no in reversed([*_by_dependency(plan)]):
         step = plan.steps[no].definition
-        if _may_ask(step) or any("input" in one.reads(plan.definition.name, step.name) for one in policies):
+        if _may_ask(plan.steps[no]) or any("input" in one.reads(plan.definition.name, step.name) for one in policies):
             found[step.name] = Why.INPUT_DIFFERS
         if step.name in found:
             found |= {edge.step: Why.INFORMS for edge in step.depends_on}
     return found
 
 
-def _may_ask(step: StepDefinition) -> bool:
+def _may_ask(planned: PlannedStep) -> bool:
     """Whether people may decide about a step or below it: at a gate, by hand, in a child, or in added steps."""
-    if step.approval or step.hold or step.child:
-        return True
-    if isinstance(step.growth, Switch):
-        return any(_may_ask(case.step) for case in step.growth.cases)
-    return step.completion is Completion.MANUAL or isinstance(step.growth, Worked)
+    steps = (planned.definition, *templates_of(planned.definition))
+    asks = [one.approval or one.hold or one.child or one.completion is Completion.MANUAL for one in steps]
+    return planned.kind.grows_by_report or any(asks)
 
 
 def _by_dependency(plan: Plan) -> Iterator[int]:

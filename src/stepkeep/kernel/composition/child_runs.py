@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import hashlib
 
-import msgspec
 from msgspec.structs import replace
 
 from stepkeep.kernel.decide.draft import Draft, json_text
-from stepkeep.kernel.definition import Flow
 from stepkeep.kernel.machine.journal import payload_digest
 from stepkeep.kernel.machine.rows import Child, ChildMode, ChildState, ChildTodo, Note, Recall, Step
 from stepkeep.kernel.machine.states import OnFailure, Phase, StepState
@@ -50,8 +48,8 @@ def is_child(run_id: str) -> bool:
 
 def open_child(draft: Draft, step: Step, of: int | None) -> bool:
     """Ask for the child of a step, which then waits for it. Returns whether it has succeeded: the child is detached."""
-    child = draft.planned(step).definition.child
-    assert child is not msgspec.UNSET
+    child = draft.planned(step).kind.child
+    assert child is not None
     is_detached = child.detached is True
     continues = step.note is not None and step.note.call is not None and step.note.call.kind == CONTINUE
     version = 7 if continues else int(VERSION)
@@ -88,7 +86,7 @@ def ask_for_successor(draft: Draft) -> None:
     In the decision that ends the run, so that a run which is cancelled or fails before has no successor.
     """
     for segment in draft.plan.segments:
-        if not isinstance(draft.plan.steps[segment.owner].growth, Flow):
+        if not draft.plan.steps[segment.owner].kind.is_flow:
             continue
         draft.require((segment.owner,))
         owner = draft.step(segment.owner)
@@ -126,11 +124,11 @@ def begin_hook(draft: Draft, hook: Step, of: int | None = None) -> None:
     That run is a child of the undo step. It takes the finished steps of the first child by reference and undoes them;
     the first child has ended, and stays as it is.
     """
-    if not draft.planned(hook).undoes_child:
+    if not draft.planned(hook).kind.undoes_child:
         draft.make_ready(hook, StepTrigger.DEPENDENCIES_MET, of=of)
         return
-    child = draft.planned(hook).definition.child
-    assert child is not msgspec.UNSET
+    child = draft.planned(hook).kind.child
+    assert child is not None
     asked = Child(
         tenant=hook.tenant,
         run_id=hook.run_id,
@@ -153,7 +151,7 @@ def begin_hook(draft: Draft, hook: Step, of: int | None = None) -> None:
 
 def awaits_child(draft: Draft, step: Step) -> bool:
     """Whether the step waits for a child run. The owner of elements does not: each of them waits for its own."""
-    return step.state is StepState.AWAITING_CHILDREN and draft.planned(step).starts_child
+    return step.state is StepState.AWAITING_CHILDREN and draft.planned(step).kind.child is not None
 
 
 def recall(draft: Draft, step: Step) -> None:

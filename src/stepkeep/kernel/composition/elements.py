@@ -9,8 +9,10 @@ due owners.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
+import msgspec
 from msgspec.structs import replace
 
 from stepkeep.kernel.composition.child_runs import awaits_child, open_child, recall
@@ -18,8 +20,9 @@ from stepkeep.kernel.decide.draft import Draft
 from stepkeep.kernel.decide.failure import CHILDREN, DEADLINE, Settled, fail_for_good
 from stepkeep.kernel.decide.reading import outputs_of, view_of
 from stepkeep.kernel.decide.stopping import CHILD_IN_DOUBT, cancel_step
-from stepkeep.kernel.definition import Flow, Loop, Map, Switch, Then, Worked
-from stepkeep.kernel.errors import ExpressionError
+from stepkeep.kernel.definition import Map
+from stepkeep.kernel.errors import ExpressionError, InvariantBroken
+from stepkeep.kernel.kinds import ChoiceStep, LoopStep, MapStep, StepKind, WorkStep
 from stepkeep.kernel.machine.journal import payload_digest
 from stepkeep.kernel.machine.rows import Grown, Note, Step
 from stepkeep.kernel.machine.states import STEP_TERMINAL, Category, OnFailure, StepState
@@ -30,33 +33,33 @@ NO_CASE = "no condition of its cases holds, and it has no default"
 OUT_OF_TIME = "its elements did not end before the deadline"
 
 
+class Beginning(msgspec.Struct, frozen=True):
+    """How an owner begins: how many elements it has, as far as that is known, and how many begin at once.
+
+    `items` are those of a map, `case` is the one that a choice takes, `empty` the output without elements. `wrong` is
+    why the owner fails.
+    """
+
+    count: int
+    first: int
+    items: bytes | None = None
+    case: int | None = None
+    empty: bytes | None = None
+    wrong: str | None = None
+
+
 def grow(draft: Draft, step: Step, of: int | None = None) -> Settled | None:
     """Open a step that owns elements: fix how many a map has, or which case a choice takes, and add the first ones."""
     planned = draft.planned(step)
-    growth, grower = planned.growth, planned.grower
+    growth = planned.kind.growth
     assert growth is not None
-    assert grower is not None
     deadline = None if growth.deadline is None else draft.now + growth.deadline
-    count, items, wrong, case = 1, None, None, None
     try:
-        if isinstance(growth, Map):
-            count, items = grower.items(view_of(draft, grower))
-            if count > growth.max:
-                wrong = f"its list has {count} items, and it takes at most {growth.max}"
-        elif isinstance(growth, Switch):
-            case = grower.chosen(view_of(draft, grower))
-            wrong = NO_CASE if case is None else None
-        elif (
-            isinstance(growth, Loop)
-            and growth.as_long_as is not None
-            and not grower.goes_on(view_of(draft, grower, index=0))
-        ):
-            count = 0
+        found = OWNERS[type(planned.kind)].begin(draft, planned)
     except ExpressionError as error:
-        wrong = f"its elements cannot be determined: {error}"
-    if wrong is not None:
-        count = 0
-    _record(draft, planned.name, count, payload_digest(items), case)
+        found = Beginning(0, 0, wrong=f"its elements cannot be determined: {error}")
+    count, case = found.count, found.case
+    _record(draft, planned.name, count, payload_digest(found.items), case)
     started = draft.move(
         replace(step, unmet=count),
         StepTrigger.CHILDREN_STARTED,
@@ -64,47 +67,36 @@ def grow(draft: Draft, step: Step, of: int | None = None) -> Settled | None:
         due_at=deadline,
         note=replace(step.note or Note(), grown=Grown(count=count, deadline=deadline, case=case)),
     )
-    if wrong is not None:
-        return fail_for_good(draft, started, CHILDREN, Category.VALIDATION, wrong)
-    if case is not None:
-        _add(draft, planned, case)
-        return None
-    first = min(count, growth.in_flight) if isinstance(growth, Map) else count
-    for index in range(first):
+    if found.wrong is not None:
+        return fail_for_good(draft, started, CHILDREN, Category.VALIDATION, found.wrong)
+    for index in range(found.first) if case is None else (case,):
         _add(draft, planned, index)
-    return None if count else _succeed(draft, started, grower.join(()) if isinstance(growth, Map) else None)
+    return None if count else _succeed(draft, started, found.empty)
 
 
 def element_settled(draft: Draft, element: PlannedStep, news: Settled) -> Settled | None:
     """Tell the owner that one of its elements has settled. Returns the end of the owner, if that ends it."""
     assert element.owner is not None
     owner = draft.step(element.owner)
-    if isinstance(draft.plan.steps[element.owner].growth, Flow):
+    if draft.plan.steps[element.owner].kind.is_flow:
         call_settled(draft, owner)
         return None
     if owner.state is not StepState.AWAITING_CHILDREN:
         return None
     grown = _grown(owner)
     owner = replace(owner, unmet=owner.unmet - 1)
-    growth = draft.planned(owner).growth
-    is_borne = isinstance(growth, Then) and _is_tolerated(draft, element)
+    kind = draft.planned(owner).kind
+    is_borne = kind.grows_by_report and _is_tolerated(draft, element)
     if news.state not in (StepState.SUCCEEDED, StepState.CANCELLED) and not is_borne:
         category, said = _why(draft, element, news)
         grown = replace(grown, failed=grown.failed + 1, category=category, error=said)
     if grown.stops:
         # It only waits for the elements that workers still hold. Of added steps, several may settle in one decision.
-        if isinstance(growth, Then):
+        if kind.grows_by_report:
             owner = replace(owner, unmet=len(_unsettled(draft, owner)))
         owner = _keep(draft, owner, grown)
         return None if owner.unmet else _fail(draft, owner)
-    if isinstance(growth, Then):
-        return _added_ended(draft, owner, grown)
-    if isinstance(growth, Map):
-        return _map_goes_on(draft, owner, grown, growth)
-    if isinstance(growth, Switch):
-        return _case_ended(draft, owner, grown, news)
-    assert isinstance(growth, Loop)
-    return _loop_goes_on(draft, owner, grown, growth, news)
+    return OWNERS[type(kind)].go_on(draft, owner, grown, news)
 
 
 def call_settled(draft: Draft, owner: Step) -> None:
@@ -124,7 +116,7 @@ def owner_due(draft: Draft, owner: Step) -> Settled | None:
     grown = _grown(owner)
     is_late = grown.deadline is not None and grown.deadline <= draft.now
     if not grown.stops and not is_late:
-        if isinstance(draft.planned(owner).growth, Worked):
+        if draft.planned(owner).kind.grows_by_report:
             return None
         return _next_of_loop(draft, owner, grown)
     for row in _unsettled(draft, owner) if owner.unmet else ():
@@ -140,8 +132,22 @@ def owner_due(draft: Draft, owner: Step) -> Settled | None:
 
 
 # -- maps --------------------------------------------------------------------------------------------------------------
-def _map_goes_on(draft: Draft, owner: Step, grown: Grown, growth: Map) -> Settled | None:
+def _begin_map(draft: Draft, planned: PlannedStep) -> Beginning:
+    kind = planned.kind
+    assert isinstance(kind, MapStep)
+    count, items = kind.grower.items(view_of(draft, kind.grower))
+    if count > kind.growth.max:
+        said = f"its list has {count} items, and it takes at most {kind.growth.max}"
+        return Beginning(0, 0, items=items, wrong=said)
+    return Beginning(
+        count, min(count, kind.growth.in_flight), items=items, empty=None if count else kind.grower.join(())
+    )
+
+
+def _map_goes_on(draft: Draft, owner: Step, grown: Grown, news: Settled) -> Settled | None:
     planned = draft.planned(owner)
+    growth = planned.kind.growth
+    assert isinstance(growth, Map)
     too_many = grown.failed > growth.tolerated(grown.count)
     if too_many and (growth.early_stop or not owner.unmet):
         return _stop(draft, owner, grown)
@@ -159,7 +165,7 @@ def _map_goes_on(draft: Draft, owner: Step, grown: Grown, growth: Map) -> Settle
 
 def _joined(draft: Draft, planned: PlannedStep, grown: Grown) -> bytes:
     """The outputs in order of the list; an element that did not succeed has none."""
-    segment, grower = planned.segment, planned.grower
+    segment, grower = planned.segment, planned.kind.grower
     assert segment is not None
     assert grower is not None
     numbers = [segment.element(index) for index in range(grown.count)]
@@ -172,12 +178,19 @@ def _joined(draft: Draft, planned: PlannedStep, grown: Grown) -> bytes:
 
 
 # -- loops -------------------------------------------------------------------------------------------------------------
-def _loop_goes_on(draft: Draft, owner: Step, grown: Grown, growth: Loop, news: Settled) -> Settled | None:
-    planned, index = draft.planned(owner), grown.count - 1
+def _begin_loop(draft: Draft, planned: PlannedStep) -> Beginning:
+    kind = planned.kind
+    assert isinstance(kind, LoopStep)
+    begins = kind.growth.as_long_as is None or kind.grower.goes_on(view_of(draft, kind.grower, index=0))
+    return Beginning(int(begins), int(begins))
+
+
+def _loop_goes_on(draft: Draft, owner: Step, grown: Grown, news: Settled) -> Settled | None:
+    kind, index = draft.planned(owner).kind, grown.count - 1
+    assert isinstance(kind, LoopStep)
     if news.state is not StepState.SUCCEEDED:
         return _stop(draft, owner, grown)
-    grower = planned.grower
-    assert grower is not None
+    growth, grower = kind.growth, kind.grower
     last = outputs_of(draft, [news.no])[0]
     seen = index if growth.until is not None else index + 1
     owner = _keep(draft, owner, grown)
@@ -205,6 +218,13 @@ def _next_of_loop(draft: Draft, owner: Step, grown: Grown) -> Settled | None:
 
 
 # -- choices -----------------------------------------------------------------------------------------------------------
+def _choose(draft: Draft, planned: PlannedStep) -> Beginning:
+    grower = planned.kind.grower
+    assert grower is not None
+    case = grower.chosen(view_of(draft, grower))
+    return Beginning(0, 0, wrong=NO_CASE) if case is None else Beginning(1, 1, case=case)
+
+
 def _case_ended(draft: Draft, owner: Step, grown: Grown, news: Settled) -> Settled | None:
     if news.state is not StepState.SUCCEEDED:
         return _stop(draft, owner, grown)
@@ -218,7 +238,11 @@ def _is_tolerated(draft: Draft, element: PlannedStep) -> bool:
     return element.definition.on_failure is OnFailure.SKIP or draft.step(element.no).category is None
 
 
-def _added_ended(draft: Draft, owner: Step, grown: Grown) -> Settled | None:
+def _begin_adding(draft: Draft, planned: PlannedStep) -> Beginning:
+    raise InvariantBroken("a handler that adds steps runs before them")
+
+
+def _added_ended(draft: Draft, owner: Step, grown: Grown, news: Settled) -> Settled | None:
     if grown.failed:
         return _stop(draft, owner, grown)
     owner = _keep(draft, owner, grown)
@@ -228,7 +252,7 @@ def _added_ended(draft: Draft, owner: Step, grown: Grown) -> Settled | None:
 def succeed_with_added(draft: Draft, owner: Step) -> Settled | None:
     """All added steps have settled: the output of the owner has theirs by name. One that did not succeed has none."""
     planned, count = draft.planned(owner), _grown(owner).count
-    segment, grower = planned.segment, planned.grower
+    segment, grower = planned.segment, planned.kind.grower
     assert segment is not None
     assert grower is not None
     numbers = [segment.element(index) for index in range(count)]
@@ -249,12 +273,27 @@ def _is_told(row: Step) -> bytes | None:
 
 
 # -- all ---------------------------------------------------------------------------------------------------------------
+class Owner(NamedTuple):
+    """A kind that owns elements: how it begins, and how it goes on when one of them has settled."""
+
+    begin: Callable[[Draft, PlannedStep], Beginning]
+    go_on: Callable[[Draft, Step, Grown, Settled], Settled | None]
+
+
+OWNERS: Mapping[type[StepKind], Owner] = {
+    MapStep: Owner(_begin_map, _map_goes_on),
+    LoopStep: Owner(_begin_loop, _loop_goes_on),
+    ChoiceStep: Owner(_choose, _case_ended),
+    WorkStep: Owner(_begin_adding, _added_ended),
+}
+
+
 def _add(draft: Draft, owner: PlannedStep, index: int) -> None:
     segment, run = owner.segment, draft.snapshot.run
     assert segment is not None
     no, queue = segment.element(index), draft.plan.element_queue(segment, index)
     step = draft.add(Step(tenant=run.tenant, run_id=run.id, no=no, queue=queue, priority=run.priority))
-    if draft.planned(step).starts_child:
+    if draft.planned(step).kind.starts_child:
         open_child(draft, step, owner.no)
     else:
         draft.make_ready(step, StepTrigger.DEPENDENCIES_MET, of=owner.no)

@@ -14,19 +14,22 @@ from msgspec.structs import replace
 
 from stepkeep.kernel.composition.child_runs import CONTINUE
 from stepkeep.kernel.composition.elements import owner_due
+from stepkeep.kernel.decide.decision import Accepted, Reply
 from stepkeep.kernel.decide.draft import Draft
 from stepkeep.kernel.decide.failure import FAILED, Settled, fail_for_good
 from stepkeep.kernel.decide.progress import open_step, settle
 from stepkeep.kernel.definition import Flow
+from stepkeep.kernel.errors import Conflict
+from stepkeep.kernel.machine.events import CodeChanged
 from stepkeep.kernel.machine.outcomes import NewCall, Suspended
-from stepkeep.kernel.machine.rows import Called, Grown, Note, Step
+from stepkeep.kernel.machine.rows import Called, Grown, Note, Step, is_unfit
 from stepkeep.kernel.machine.states import AttemptState, Category, RunState, StepState
 from stepkeep.kernel.machine.tables import StepTrigger
 
 
 def suspend(draft: Draft, step: Step, outcome: Suspended) -> Settled | None:
     """A flow has made new calls, or awaits earlier ones: its attempt ends, and each new call is a step."""
-    growth = draft.planned(step).growth
+    growth = draft.planned(step).kind.growth
     assert isinstance(growth, Flow)
     known = None if step.note is None else step.note.grown
     limit = None if growth.deadline is None else draft.now + growth.deadline
@@ -130,6 +133,29 @@ def _add(draft: Draft, owner: int, index: int, call: NewCall) -> Step:
             note=Note(call=called),
         )
     )
+
+
+MOST_TRIED = 20
+"""How many digests of code that did not fit a flow remembers: the newest ones."""
+
+
+def hold_unfit(note: Note, code: str) -> Note:
+    """The note of a flow that holds, because this code does not fit. It records ends of calls without waking."""
+    tried = (*(one for one in note.tried if one != code), code)[-MOST_TRIED:]
+    return replace(note, exhausted=True, tried=tried, woken_by=None)
+
+
+def change_code(draft: Draft, event: CodeChanged) -> Reply:
+    """A worker has code that was not tried for a flow that holds: it is ready once more."""
+    step = draft.named(event.no)
+    tried = () if step.note is None else step.note.tried
+    if not is_unfit(step) or event.code in tried:
+        why = "that code was tried" if is_unfit(step) else f"it is {step.state}, and holds for no other code"
+        raise Conflict(f"step {event.no} of run {event.run_id} is not made ready for other code: {why}")
+    draft.caused_by("code_changed", event.actor, {"step": draft.planned(step).name, "code": event.code})
+    note = replace(step.note or Note(), exhausted=False, spent=step.attempts, began_at=None)
+    draft.make_ready(step, StepTrigger.CODE_CHANGED, losses=0, note=note)
+    return Accepted({"state": draft.step(event.no).state})
 
 
 def _wake(draft: Draft, owner: Step) -> None:

@@ -11,7 +11,6 @@ from stepkeep.kernel.decide.decision import Reply
 from stepkeep.kernel.decide.draft import HOP_BITS, Draft
 from stepkeep.kernel.decide.execution import claim, report
 from stepkeep.kernel.decide.resources import is_set_aside
-from stepkeep.kernel.definition import Flow
 from stepkeep.kernel.errors import Conflict
 from stepkeep.kernel.machine.events import FlowResumed, StepClaimed
 from stepkeep.kernel.machine.rows import Step
@@ -39,7 +38,7 @@ def resume(draft: Draft, event: FlowResumed) -> Reply:
 def _misfit(draft: Draft, step: Step, event: FlowResumed) -> str | None:
     """Why the flow did not go on from what this decision has recorded; None if it did."""
     planned, grown = draft.planned(step), None if step.note is None else step.note.grown
-    if grown is None or not isinstance(planned.growth, Flow):
+    if grown is None or not planned.kind.is_flow:
         return "it is no flow that has made calls"
     if planned.has_rules or planned.by_hand:
         return "it has rules or is completed by hand, and needs a claim of its own"

@@ -169,7 +169,7 @@ def _add_hook(draft: Draft, undone: Step, follower: int | None) -> Step:
     no = draft.plan.undo_no(undone.no)
     planned, run = draft.plan.undo_for(undone), draft.snapshot.run
     known = undone.note or Note()
-    child = known.child if planned is not None and planned.undoes_child else None
+    child = known.child if planned is not None and planned.kind.undoes_child else None
     note = Note(next=follower, adopted=known.adopted, undoes=child, call=known.call)
     return draft.add(
         Step(

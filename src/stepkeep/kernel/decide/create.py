@@ -247,9 +247,9 @@ def start_template(plan: Plan, *, start: bool) -> StartTemplate | None:
 
 def _differs(planned: PlannedStep) -> bool:
     """Whether the openings of this step differ in more than a shift of time."""
-    wait = planned.definition.wait
+    wait = planned.kind.wait
     has_own_time = wait is not None and (wait.until is not msgspec.UNSET or wait.length is not msgspec.UNSET)
-    owns = planned.segment is not None or planned.definition.child is not msgspec.UNSET
+    owns = planned.segment is not None or planned.kind.starts_child
     return planned.condition is not None or planned.gate is not None or has_own_time or owns
 
 

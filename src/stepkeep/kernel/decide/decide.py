@@ -12,6 +12,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from stepkeep.kernel.composition.children import child_ended
+from stepkeep.kernel.composition.flows import change_code
 from stepkeep.kernel.composition.resuming import resume
 from stepkeep.kernel.decide.checkpoints import checkpoint
 from stepkeep.kernel.decide.decision import (
@@ -41,6 +42,7 @@ from stepkeep.kernel.machine.events import (
     CancelRequested,
     ChangesRequested,
     ChildEnded,
+    CodeChanged,
     CompletionSignalled,
     EscalationRequested,
     Event,
@@ -174,7 +176,7 @@ def message(draft: Draft, event: MessageArrived) -> Reply:
     waiting = [
         step
         for step in (draft.waiting_steps(StepState.AWAITING_EVENT) if _listens(draft) else ())
-        if step.note is not None and step.note.event == event.name and not draft.planned(step).sleeps
+        if step.note is not None and step.note.event == event.name and not draft.planned(step).kind.sleeps
     ]
     arrived = Message(
         tenant=event.tenant,
@@ -196,7 +198,7 @@ def message(draft: Draft, event: MessageArrived) -> Reply:
         return Accepted({"id": event.id, "consumed_by": None})
     arrived = replace(arrived, consumed_by=taker.no)
     draft.keep_message(arrived)
-    if draft.planned(taker).definition.wait is not None:
+    if draft.planned(taker).kind.wait is not None:
         settle(draft, take(draft, taker, arrived))
     else:
         deliver(draft, taker, arrived)
@@ -268,6 +270,7 @@ HANDLERS: dict[type[Event], Callable[[Draft, Any], Reply]] = {
     EscalationRequested: request_escalation,
     GateReassigned: reassign,
     HoldDecided: decide_step,
+    CodeChanged: change_code,
     CompletionSignalled: complete_by_hand,
     TokenReissued: reissue_token,
     MessageArrived: message,
@@ -290,6 +293,7 @@ MEETS_DEADLINE = frozenset(
         EscalationRequested,
         GateReassigned,
         HoldDecided,
+        CodeChanged,
         CompletionSignalled,
         TokenReissued,
         MessageArrived,

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from stepkeep.kernel.composition.added import add_rows, await_added, is_stopping, misfit_of_added, open_added, owner_of
 from stepkeep.kernel.composition.child_runs import ask_for_successor
-from stepkeep.kernel.composition.flows import GrownRecord, calls_told, settled_calls, suspend
+from stepkeep.kernel.composition.flows import GrownRecord, calls_told, hold_unfit, settled_calls, suspend
 from stepkeep.kernel.decide.decision import Accepted, Reply
 from stepkeep.kernel.decide.draft import Draft
 from stepkeep.kernel.decide.failure import FAILED, RULES, Settled, fail_for_good
@@ -24,7 +24,6 @@ from stepkeep.kernel.decide.resources import grants_detail, resources_of
 from stepkeep.kernel.decide.retry import asked_delay, delay_after, is_in_time, may_retry, may_retry_lost
 from stepkeep.kernel.decide.stopping import LEASE_EXPIRED, NOT_RUN
 from stepkeep.kernel.decide.waits import asked_by, deliver, misfit_of_wait
-from stepkeep.kernel.definition import Flow
 from stepkeep.kernel.errors import Conflict, Fenced, InvalidInput, NotAllowed
 from stepkeep.kernel.machine.events import StepClaimed, StepReported
 from stepkeep.kernel.machine.journal import payload_digest
@@ -148,6 +147,7 @@ class ReportRecord(TypedDict, total=False):
     """What a report asks for beyond the definition."""
 
     reason: str
+    unfit: str
     waits_for: str
     takes_timeouts: bool
     where: str
@@ -164,7 +164,10 @@ def _asked_for(outcome: Outcome, planned: PlannedStep) -> ReportRecord | None:
     if type(outcome) is Completed:
         return None
     if isinstance(outcome, Released):
-        return None if outcome.reason is None else {"reason": outcome.reason}
+        told: ReportRecord = {} if outcome.reason is None else {"reason": outcome.reason}
+        if outcome.unfit is not None:
+            told["unfit"] = outcome.unfit
+        return told if len(told) else None
     if isinstance(outcome, Waiting):
         waits: ReportRecord = {"waits_for": outcome.event, "takes_timeouts": outcome.takes_timeouts}
         if outcome.accepts is not None:
@@ -199,8 +202,8 @@ def _fits(planned: PlannedStep, step: Step, outcome: Outcome) -> bool:
         return isinstance(outcome, ABOUT_CHECKED_STEPS)
     if isinstance(outcome, Failed) and outcome.unrun:
         return planned.has_pre
-    if isinstance(outcome, Suspended):
-        return isinstance(planned.growth, Flow)
+    if isinstance(outcome, Suspended) or (isinstance(outcome, Released) and outcome.unfit is not None):
+        return planned.kind.is_flow
     return not isinstance(outcome, ABOUT_RULES) or planned.phase is Phase.CHECK
 
 
@@ -210,7 +213,7 @@ def _too_late(event: StepReported, why: str) -> str:
 
 def _completed(draft: Draft, step: Step, outcome: Completed) -> Settled | None:
     planned = draft.planned(step)
-    if step.unmet and isinstance(planned.growth, Flow):
+    if step.unmet and planned.kind.is_flow:
         said = f"it returned, but {step.unmet} of its calls have not settled"
         return _failed(draft, step, Failed(category=Category.VALIDATION, error=said, final=True))
     draft.close_attempt(step, AttemptState.SUCCEEDED, outcome, output=outcome.output)
@@ -354,8 +357,8 @@ def _after_failure(
 
 def _exhaust(draft: Draft, step: Step, category: Category, error: str, **tally: Any) -> Settled | None:
     """No attempt is left: the step fails, or holds for a decision if its definition says so and its run goes on."""
-    if draft.planned(step).holds and step.state is StepState.RUNNING and draft.state is not RunState.STOPPING:
-        note = replace(step.note or Note(), exhausted=True, woken_by=None)
+    if draft.planned(step).stays_exhausted and step.state is StepState.RUNNING and draft.state is not RunState.STOPPING:
+        note = replace(step.note or Note(), exhausted=True, tried=(), woken_by=None)
         draft.move(step, StepTrigger.HELD_EXHAUSTED, category=category, error=error, note=note, **tally)
         return None
     return fail_for_good(draft, step, FAILED, category, error, **tally)
@@ -385,6 +388,9 @@ def _released(draft: Draft, step: Step, outcome: Released) -> Settled | None:
     draft.close_attempt(step, AttemptState.RELEASED, outcome, error=outcome.reason)
     if draft.state is RunState.STOPPING:
         draft.move(step, StepTrigger.CANCELLED)
+    elif outcome.unfit is not None:
+        note = hold_unfit(step.note or Note(), outcome.unfit)
+        draft.move(step, StepTrigger.HELD_UNFIT, error=outcome.reason, note=note)
     else:
         # Not `make_ready`: that would offer the step to the very worker that just let go of it.
         draft.move(step, StepTrigger.RELEASED, ready_at=draft.claimable_from(step, draft.now))

@@ -11,7 +11,7 @@ import msgspec
 
 from stepkeep.kernel.decide.draft import Draft
 from stepkeep.kernel.decide.stopping import cancel_step, stop
-from stepkeep.kernel.definition import Flow, HookFailure, Map, Then
+from stepkeep.kernel.definition import HookFailure
 from stepkeep.kernel.machine.rows import Step
 from stepkeep.kernel.machine.states import (
     STEP_TERMINAL,
@@ -99,7 +99,7 @@ def fail_for_good(
 
 def _end_calls(draft: Draft, step: Step, planned: PlannedStep) -> None:
     """A flow has failed, and its run goes on: the calls that it would have waited for are cancelled."""
-    if not step.unmet or planned.segment is None or not isinstance(planned.growth, Flow):
+    if not step.unmet or planned.segment is None or not planned.kind.is_flow:
         return
     numbers = range(planned.segment.first, planned.segment.first + planned.segment.width)
     for row in draft.every_step():
@@ -111,15 +111,14 @@ def tolerates(draft: Draft, element: PlannedStep) -> bool:
     """Whether the owner of elements bears the failure of this one. In a stopping run it has ended already."""
     assert element.owner is not None
     row, planned = draft.step(element.owner), draft.plan.steps[element.owner]
-    grown, growth = None if row.note is None else row.note.grown, planned.growth
-    if isinstance(growth, Flow):
+    grown = None if row.note is None else row.note.grown
+    if planned.kind.is_flow:
         # Its code decides what the failure of a call means.
         return row.state not in STEP_TERMINAL
     if row.state is not StepState.AWAITING_CHILDREN or grown is None:
         return False
-    bears = isinstance(growth, Map) and grown.failed < growth.tolerated(grown.count)
-    bears = bears or (isinstance(growth, Then) and element.definition.on_failure is OnFailure.SKIP)
-    return bears or planned.on_failure is OnFailure.SKIP
+    kind = planned.kind
+    return kind.tolerates(grown.failed, grown.count, element.definition) or planned.on_failure is OnFailure.SKIP
 
 
 def _fail_hook(draft: Draft, step: Step) -> Settled | None:

@@ -52,13 +52,13 @@ def judged(draft: Draft, step: Step, of: int | None = None) -> Judged | None:
         return None
     verdict, record = found
     planned = draft.planned(step)
-    if verdict.effect is PolicyEffect.HOLD and not planned.waits_itself:
+    if verdict.effect is PolicyEffect.HOLD and not planned.kind.only_waits:
         permit = permit_of(verdict)
         if step.note is not None and step.note.permit == permit:
             # People have approved the same rule for this step already: a retry does not ask them again.
             record_verdict(draft, planned.name, {**record, "permitted": True})
             return None
-        own = planned.definition.hold if step.state is StepState.PENDING else None
+        own = planned.hold if step.state is StepState.PENDING else None
         terms = merged(verdict.approval or Approval(), own)
         record_verdict(draft, planned.name, {**record, "terms": shown_terms(terms)})
         return Judged(terms=terms, permit=permit)
@@ -287,11 +287,10 @@ def _facts(draft: Draft, planned: PlannedStep, step: Step, read: frozenset[str])
 
 def step_facts(plan: Plan, planned: PlannedStep, attempts: int) -> StepFacts:
     definition, executor = planned.definition, planned.executor
-    kind = "gate" if definition.approval is not None else "wait"
     about = plan.definition.about.get("actions", {}).get(definition.name, {})
     return {
         "name": definition.name,
-        "kind": kind if executor is None else str(executor.__struct_config__.tag),
+        "kind": planned.kind.policy_title,
         "handler": executor.name if isinstance(executor, Handler | Agent) else "",
         "effect": definition.effect.value,
         "queue": definition.queue,

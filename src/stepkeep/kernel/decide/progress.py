@@ -6,7 +6,7 @@ Every function that settles a step calls it; the state of the run is left to `ro
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -21,8 +21,21 @@ from stepkeep.kernel.decide.judging import Judged, judged, record_verdict
 from stepkeep.kernel.decide.reading import require_read, view_of
 from stepkeep.kernel.decide.stopping import stop
 from stepkeep.kernel.decide.waits import accepts, take
-from stepkeep.kernel.definition import Approval, PolicyEffect, Worked, shown_terms
+from stepkeep.kernel.definition import Approval, PolicyEffect, shown_terms
 from stepkeep.kernel.errors import ExpressionError
+from stepkeep.kernel.kinds import (
+    ChildStep,
+    ChoiceStep,
+    FlowStep,
+    GateStep,
+    LoopStep,
+    MapStep,
+    SleepStep,
+    StepKind,
+    UnreadStep,
+    WaitStep,
+    WorkStep,
+)
 from stepkeep.kernel.machine.rows import Message, Note, Step
 from stepkeep.kernel.machine.states import Category, OnFailure, Phase, RunState, StepState, StopCause
 from stepkeep.kernel.machine.tables import RunTrigger, StepTrigger
@@ -153,16 +166,9 @@ def open_step(draft: Draft, step: Step, of: int | None = None) -> Settled | None
             return Settled(step.no, StepState.SKIPPED)
     if (stopped := judged(draft, step, of)) is not None:
         return _stop_or_hold(draft, step, stopped, of)
-    if planned.starts_child:
-        return Settled(step.no, StepState.SUCCEEDED) if open_child(draft, step, of) else None
-    if planned.definition.wait is not None:
-        return _open_wait(draft, step, planned, of)
-    if planned.gate is not None:
-        return _open_gate(draft, step, planned, planned.gate, of)
-    if planned.segment is not None and not isinstance(planned.growth, Worked):
-        return grow(draft, step, of)
-    draft.make_ready(step, StepTrigger.DEPENDENCIES_MET, of=of)
-    return None
+    if planned.hold is not None:
+        return _open_gate(draft, step, planned, planned.hold, of)
+    return OPENINGS[type(planned.kind)](draft, step, planned, of)
 
 
 def retry_now(draft: Draft, step: Step) -> Settled | None:
@@ -212,21 +218,43 @@ def facts_of(draft: Draft, planned: PlannedStep, gate: Approval) -> Mapping[str,
     return planned.facts.render(view_of(draft, planned.facts))
 
 
-def _open_wait(draft: Draft, step: Step, planned: PlannedStep, of: int | None) -> Settled | None:
-    wait = planned.definition.wait
+def _decided(draft: Draft, step: Step, planned: PlannedStep, of: int | None) -> Settled | None:
+    assert planned.kind.terms is not None
+    return _open_gate(draft, step, planned, planned.kind.terms, of)
+
+
+def _worked(draft: Draft, step: Step, planned: PlannedStep, of: int | None) -> None:
+    draft.make_ready(step, StepTrigger.DEPENDENCIES_MET, of=of)
+
+
+def _child_run(draft: Draft, step: Step, planned: PlannedStep, of: int | None) -> Settled | None:
+    return Settled(step.no, StepState.SUCCEEDED) if open_child(draft, step, of) else None
+
+
+def _grown(draft: Draft, step: Step, planned: PlannedStep, of: int | None) -> Settled | None:
+    return grow(draft, step, of)
+
+
+def _asleep(draft: Draft, step: Step, planned: PlannedStep, of: int | None) -> Settled | None:
+    kind = planned.kind
+    assert isinstance(kind, SleepStep)
+    wait, length = kind.wait, kind.length
+    due_at = _in(draft, wait.deadline) if wait.until is msgspec.UNSET else max(wait.until, draft.now)
+    if length is not None:
+        try:
+            due_at = draft.now + length.microseconds(view_of(draft, length))
+        except ExpressionError as error:
+            said = f"its sleep has no length: {error}"
+            return fail_for_good(draft, step, CONDITION, Category.VALIDATION, said, of=of)
+    due_at = kept_deadline(draft, step, due_at)
+    note = replace(step.note or Note(), event=wait.event)
+    asleep = draft.move(step, StepTrigger.WAIT_OPENED, of=of, due_at=due_at, note=note)
+    return wake_up(draft, asleep) if due_at is not None and due_at <= draft.now else None
+
+
+def _waiting(draft: Draft, step: Step, planned: PlannedStep, of: int | None) -> Settled | None:
+    wait = planned.kind.wait
     assert wait is not None
-    if wait.sleeps is True:
-        due_at = _in(draft, wait.deadline) if wait.until is msgspec.UNSET else max(wait.until, draft.now)
-        if (length := planned.sleep_length) is not None:
-            try:
-                due_at = draft.now + length.microseconds(view_of(draft, length))
-            except ExpressionError as error:
-                said = f"its sleep has no length: {error}"
-                return fail_for_good(draft, step, CONDITION, Category.VALIDATION, said, of=of)
-        due_at = kept_deadline(draft, step, due_at)
-        note = replace(step.note or Note(), event=wait.event)
-        asleep = draft.move(step, StepTrigger.WAIT_OPENED, of=of, due_at=due_at, note=note)
-        return wake_up(draft, asleep) if due_at is not None and due_at <= draft.now else None
     opened = draft.move(
         step,
         StepTrigger.WAIT_OPENED,
@@ -249,6 +277,21 @@ def wake_up(draft: Draft, step: Step) -> Settled:
     """A sleep is over: the step has succeeded, without an output."""
     draft.move(step, StepTrigger.SLEPT)
     return Settled(step.no, StepState.SUCCEEDED)
+
+
+OPENINGS: Mapping[type[StepKind], Callable[[Draft, Step, PlannedStep, int | None], Settled | None]] = {
+    WorkStep: _worked,
+    FlowStep: _worked,
+    GateStep: _decided,
+    WaitStep: _waiting,
+    SleepStep: _asleep,
+    ChildStep: _child_run,
+    MapStep: _grown,
+    LoopStep: _grown,
+    ChoiceStep: _grown,
+    UnreadStep: _worked,
+}
+"""How a step of each kind opens. An undo step is begun by `begin_hook`, the final check by `roll_up`."""
 
 
 def _in(draft: Draft, duration: int | None) -> int | None:

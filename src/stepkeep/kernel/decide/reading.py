@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from stepkeep.kernel.compiler import ConditionView, Evaluated
 from stepkeep.kernel.decide.decision import Need
 from stepkeep.kernel.decide.draft import Draft, Missing
-from stepkeep.kernel.plan import ConditionView, Evaluated, PlannedStep
 
 
 def require_read(draft: Draft, numbers: list[int]) -> None:
@@ -18,8 +18,8 @@ def require_read(draft: Draft, numbers: list[int]) -> None:
 
     One request for all: each single request would restart the decision and evaluate earlier conditions again.
     """
-    turns = [no for no in numbers if _evaluated(draft.plan.at(no))]
-    found = [one for no in turns if draft.step(no).unmet == 1 for one in _evaluated(draft.plan.at(no))]
+    turns = [no for no in numbers if draft.plan.at(no).evaluated]
+    found = [one for no in turns if draft.step(no).unmet == 1 for one in draft.plan.at(no).evaluated]
     if not found:
         return
     names = {name for one in found for name in one.reads}
@@ -33,11 +33,6 @@ def _require_payloads(draft: Draft, numbers: Iterable[int], *, reads_input: bool
     unread = frozenset(no for no in numbers if no not in snapshot.outputs)
     if unread or (reads_input and snapshot.input is None):
         raise Missing(Need(outputs=unread, input=reads_input))
-
-
-def _evaluated(planned: PlannedStep) -> list[Evaluated]:
-    found = (planned.condition, planned.sleep_length, planned.facts, planned.grower)
-    return [one for one in found if one is not None]
 
 
 def view_of(draft: Draft, one: Evaluated, *, index: int | None = None, last: bytes | None = None) -> ConditionView:

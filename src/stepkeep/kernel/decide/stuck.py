@@ -68,7 +68,7 @@ def decide_step(draft: Draft, event: HoldDecided) -> Reply:
     record = {"decision": decision, "by": event.actor, "at": draft.now, "reason": event.reason}
     note = step.note or Note()
     deciders = tuple(dict.fromkeys((*note.deciders, event.actor)))
-    note = replace(note, exhausted=False, record=json_text(record), deciders=deciders)
+    note = replace(note, exhausted=False, tried=(), record=json_text(record), deciders=deciders)
     settle(draft, _act(draft, step, note, event, holds))
     return Accepted({"step": name, **record})
 

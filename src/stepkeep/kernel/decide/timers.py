@@ -115,7 +115,7 @@ def _time_out(draft: Draft, reported: int | None = None) -> None:
 
 def _wait_over(draft: Draft, step: Step) -> Settled | None:
     note, planned = step.note or Note(), draft.planned(step)
-    if planned.sleeps:
+    if planned.kind.sleeps:
         return wake_up(draft, step)
     if note.takes_timeouts:
         draft.make_ready(step, StepTrigger.DEADLINE_HANDED_OVER, note=out_of_time(note))

@@ -12,17 +12,18 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from stepkeep.kernel.compiler import ConditionView
 from stepkeep.kernel.decide.decision import Need
 from stepkeep.kernel.decide.draft import Draft, Missing, json_text
 from stepkeep.kernel.decide.failure import Settled
 from stepkeep.kernel.definition import Wait
 from stepkeep.kernel.errors import ExpressionError
+from stepkeep.kernel.kinds import WaitStep
 from stepkeep.kernel.machine.journal import payload_digest
 from stepkeep.kernel.machine.outcomes import Waiting
 from stepkeep.kernel.machine.rows import Message, Note, Step
 from stepkeep.kernel.machine.states import StepState
 from stepkeep.kernel.machine.tables import StepTrigger
-from stepkeep.kernel.plan import ConditionView
 
 MAX_GATHERED = 100
 """How many messages one wait takes at most, and how many bytes. Others stay in the inbox."""
@@ -75,7 +76,7 @@ def misfit_of_wait(draft: Draft, wait: Wait | None) -> str | None:
     for text, several in ((wait.accepts, False), (wait.enough, True)):
         if text is not msgspec.UNSET:
             try:
-                draft.plan.compile_test(text, several)
+                draft.plan.compiler.message_test(text, several)
             except ExpressionError as error:
                 return f"its wait cannot be evaluated: {error}"
     return None
@@ -84,7 +85,7 @@ def misfit_of_wait(draft: Draft, wait: Wait | None) -> str | None:
 def take(draft: Draft, step: Step, message: Message) -> Settled | None:
     """A `wait:` step takes a message. With enough of them it has succeeded, and their payloads are its output."""
     note = step.note or Note()
-    wait = draft.planned(step).definition.wait
+    wait = draft.planned(step).kind.wait
     assert wait is not None
     if not is_several(wait):
         return _satisfied(draft, step, note, message.payload, message_record(message))
@@ -136,7 +137,7 @@ def _is_enough(draft: Draft, step: Step, wait: Wait, gathered: tuple[str, ...]) 
 
 def _wait_of(draft: Draft, step: Step) -> Wait | None:
     """What the step waits for beyond the name of an event: by its definition, or as its handler asked."""
-    wait = draft.planned(step).definition.wait
+    wait = draft.planned(step).kind.wait
     return wait if wait is not None or step.note is None else step.note.takes
 
 
@@ -153,10 +154,11 @@ def _satisfied(draft: Draft, step: Step, note: Note, output: bytes, record: str)
 
 def _holds(draft: Draft, step: Step, text: str, payloads: tuple[bytes, ...], *, several: bool) -> bool:
     planned = draft.planned(step)
-    test = planned.enough if several else planned.accepts
+    kind = planned.kind
+    test = None if not isinstance(kind, WaitStep) else kind.enough if several else kind.accepts
     try:
         if test is None:
-            test = draft.plan.compile_test(text, several)
+            test = draft.plan.compiler.message_test(text, several)
         if test.reads_input and draft.snapshot.input is None:
             raise Missing(Need(input=True))
         view = ConditionView(run_id=draft.run_id, input=draft.snapshot.input or b"null", outputs={}, states={})

@@ -169,6 +169,14 @@ class HoldDecided(Request, frozen=True, kw_only=True, gc=False):
     output: bytes | None = None
 
 
+class CodeChanged(Event, frozen=True, kw_only=True, gc=False):
+    """A worker has other code of a flow that holds, because the code that was tried does not fit. `code` is its
+    digest."""
+
+    no: int
+    code: str
+
+
 class ManualOutcome(StrEnum):
     SUCCEEDED = "Succeeded"
     FAILED = "Failed"

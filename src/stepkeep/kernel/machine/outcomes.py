@@ -63,9 +63,14 @@ class TimedOut(Outcome, frozen=True, kw_only=True, gc=False):
 
 
 class Released(Outcome, frozen=True, kw_only=True, gc=False):
-    """The worker releases the step unfinished; nothing is counted. `reason` is recorded if it has one."""
+    """The worker releases the step unfinished; nothing is counted. `reason` is recorded if it has one.
+
+    `unfit` is a digest of the code of a flow that does not fit what is recorded: the flow holds until other code is
+    there, or a person decides.
+    """
 
     reason: str | None = None
+    unfit: str | None = None
 
 
 class Stopped(Outcome, frozen=True, kw_only=True, gc=False):

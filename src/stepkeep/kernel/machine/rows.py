@@ -294,7 +294,8 @@ class Note(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fal
     `token`: the SHA-256 of an open (or used) completion token. `output`: a result that no attempt produced (a gate's
     decision, a message, a manual completion). `record`: who settled it and how. `checked`: the fence under which the
     handler completed before its rules ran; it stays. `next`: the undo step that follows this one in a rollback.
-    `exhausted`: no attempt is left, and the step holds until a person decides. `spent`: the attempts before the last
+    `exhausted`: no attempt is left, or no code fits, and the step holds until a person decides. `tried`: digests of the
+    code of a flow that did not fit; other code ends the hold, too. `spent`: the attempts before the last
     retry by a person; the retry policy counts from there. `began_at`: when the first failed attempt since then began,
     where the policy limits the time. `opening`: the open gate of a step that waits for approval. `deciders`: every
     person whose decision about this step counted, and each delegator; `lent`: the decisions among them for another, as
@@ -319,6 +320,7 @@ class Note(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fal
     checked: int | None = None
     next: int | None = None
     exhausted: bool = False
+    tried: tuple[str, ...] = ()
     spent: int = 0
     began_at: int | None = None
     opening: Opening | None = None
@@ -371,6 +373,11 @@ class Step(msgspec.Struct, frozen=True, gc=False):
 def is_exhausted(step: Step) -> bool:
     """Whether the step holds because no attempt is left, until a person decides."""
     return step.state is StepState.AWAITING_APPROVAL and step.note is not None and step.note.exhausted
+
+
+def is_unfit(step: Step) -> bool:
+    """Whether the step is a flow that holds because the code that was tried does not fit what is recorded."""
+    return is_exhausted(step) and step.note is not None and bool(step.note.tried)
 
 
 def is_completed(step: Step) -> bool:

@@ -86,6 +86,8 @@ class StepTrigger(StrEnum):
     REMINDED = "reminded"
     HELD_EXHAUSTED = "held_exhausted"
     OPERATOR_RETRIED = "operator_retried"
+    HELD_UNFIT = "held_unfit"
+    CODE_CHANGED = "code_changed"
     OPERATOR_SKIPPED = "operator_skipped"
     OPERATOR_COMPLETED = "operator_completed"
     OPERATOR_FAILED = "operator_failed"
@@ -258,6 +260,8 @@ STEP: Machine[StepState, StepTrigger] = Machine("step", StepState, StepTrigger, 
     Row(S_.RUNNING,             ST.HELD,                        S_.AWAITING_APPROVAL,   "000 §3.1 governance: block and escalate, as its agent reports"),
     Row(S_.RUNNING,             ST.HELD_EXHAUSTED,              S_.AWAITING_APPROVAL,   "design part 2 §2: no attempt is left and the step says hold"),
     Row(S_.AWAITING_APPROVAL,   ST.OPERATOR_RETRIED,            S_.READY,               "design part 2 §2: a person retries a held step"),
+    Row(S_.RUNNING,             ST.HELD_UNFIT,                  S_.AWAITING_APPROVAL,   "design part 3 §6: the code of a flow does not fit what is recorded"),
+    Row(S_.AWAITING_APPROVAL,   ST.CODE_CHANGED,                S_.READY,               "design part 3 §6: other code of a flow that holds is there"),
     Row(S_.AWAITING_APPROVAL,   ST.OPERATOR_SKIPPED,            S_.SKIPPED,             "design part 2 §2: a person skips a held step"),
     Row(S_.AWAITING_APPROVAL,   ST.OPERATOR_FAILED,             S_.FAILED,              "design part 2 §2: a person fails a held step"),
     Row(S_.AWAITING_APPROVAL,   ST.OPERATOR_FAILED_TOLERATED,   S_.SKIPPED,             "design part 2 §2: the same, tolerated"),

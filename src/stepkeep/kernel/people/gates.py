@@ -33,7 +33,7 @@ _encode = msgspec.json.Encoder().encode
 
 def open_gate(draft: Draft, step: Step, gate: Approval, facts: Mapping[str, Any] | None, of: int | None) -> None:
     """Open the gate of a step, or hold the step for approval. What is shown, and its digest, are fixed here."""
-    held = draft.planned(step).definition.approval is None
+    held = draft.planned(step).kind.terms is None
     shown = shown_document(gate, facts)
     digest = digest_of(shown)
     deadline = kept_deadline(draft, step, after(draft.now, gate.deadline))

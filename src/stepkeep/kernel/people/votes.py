@@ -19,7 +19,7 @@ from stepkeep.kernel.decide.decision import Accepted, Reply
 from stepkeep.kernel.decide.draft import Draft, json_text
 from stepkeep.kernel.decide.failure import REJECTION, Settled, fail_for_good
 from stepkeep.kernel.decide.progress import settle
-from stepkeep.kernel.definition import Approval, Level, Loop, Map, Standing, Switch, Worked
+from stepkeep.kernel.definition import Approval, Level, Standing
 from stepkeep.kernel.errors import Conflict, NotAllowed
 from stepkeep.kernel.machine.events import ChangesRequested, EscalationRequested, GateDecided, GateReassigned
 from stepkeep.kernel.machine.journal import payload_digest
@@ -193,9 +193,9 @@ def release(draft: Draft, step: Step, note: Note, gate: StepTrigger, hold: StepT
     where no worker runs it."""
     if note.held:
         ready, planned = draft.make_ready(step, hold, note=note), draft.planned(step)
-        if planned.starts_child:
+        if planned.kind.starts_child:
             return Settled(step.no, StepState.SUCCEEDED) if open_child(draft, ready, None) else None
-        return grow(draft, ready) if isinstance(planned.growth, Map | Loop | Switch) else None
+        return None if planned.kind.is_claimed or planned.kind.growth is None else grow(draft, ready)
     told = note.record or "null"
     draft.move(step, gate, digest=payload_digest(told.encode()), note=replace(note, output=told))
     return Settled(step.no, StepState.SUCCEEDED)
@@ -333,7 +333,7 @@ def _no_double_click(draft: Draft, gate: Step, actor: str, decision: str) -> Non
     numbers = [planned.no for planned in draft.plan.steps if any_held or planned.gate is not None]
     draft.require(numbers)
     rows = [draft.step(no) for no in numbers]
-    if any(isinstance(planned.growth, Worked) for planned in draft.plan.steps):
+    if any(planned.kind.grows_by_report for planned in draft.plan.steps):
         # Calls of a flow and added steps may be gates; the definition does not know them.
         rows = draft.every_step()
     for step in rows:

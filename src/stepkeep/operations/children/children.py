@@ -16,18 +16,18 @@ from msgspec.structs import replace
 
 from stepkeep.definition.expressions.conditions import CompiledTemplate, compile_inputs
 from stepkeep.definition.expressions.elements import ElementTemplate
+from stepkeep.kernel.compiler import ConditionView
 from stepkeep.kernel.composition.child_runs import CONTINUE, is_child
 from stepkeep.kernel.decide.compensation import leaves_effects
 from stepkeep.kernel.decide.decision import asked_json, asked_names, requesters_of
 from stepkeep.kernel.decide.judging import spent_above
-from stepkeep.kernel.definition import Flow
 from stepkeep.kernel.errors import Conflict, ExpressionError, InvalidInput, NotFound, Refused, StepkeepError, StoreError
 from stepkeep.kernel.machine.events import CancelRequested, ChildEnded
 from stepkeep.kernel.machine.rows import Child, ChildMode, ChildState, ChildTodo, Details, Persons
 from stepkeep.kernel.machine.states import Category, Rollback, RunState
 from stepkeep.kernel.people.authority import Caller
 from stepkeep.kernel.people.persons import UNKNOWN, persons_in
-from stepkeep.kernel.plan import ConditionView, Plan, PlannedStep
+from stepkeep.kernel.plan import Plan, PlannedStep
 from stepkeep.operations.children.child_rollback import rollback_request
 from stepkeep.operations.definitions.publish import MAX_DEPTH, MAX_TREE, find_plan
 from stepkeep.operations.pipeline.plans import PlanCache, plan_for
@@ -169,7 +169,7 @@ class ChildSweep:
     async def _given(self, child: Child, parent: Plan, details: Details) -> Any:
         """The input of a child: the inputs of its step, from the input of the parent and the outputs of its steps."""
         planned, transactor = parent.at(child.no), self._transactor
-        if planned.owner is not None and isinstance(parent.steps[planned.owner].growth, Flow):
+        if planned.owner is not None and parent.steps[planned.owner].kind.is_flow:
             return await self._arguments(child)
         if planned.definition.inputs is None:
             return None

@@ -20,11 +20,12 @@ from msgspec.structs import replace
 from uuid_utils import uuid7
 
 from stepkeep.edges.safe_text import exception_message, inert_line
+from stepkeep.kernel.composition.adoption import ContinuationKind
 from stepkeep.kernel.errors import Conflict, InvalidInput, KeyReused, NotFound, StepkeepError, StoreError
 from stepkeep.kernel.people.authority import Caller
 from stepkeep.operations import validate
 from stepkeep.operations.answers import Answer, Moment, Next, says
-from stepkeep.operations.continuation.going_on import rerun
+from stepkeep.operations.continuation.going_on import ContinuationOptions, continue_run, rerun
 from stepkeep.operations.continuation.migrating import migrate
 from stepkeep.operations.continuation.pausing import pause_run, read_pause, resume_run
 from stepkeep.operations.instants import instant
@@ -68,6 +69,7 @@ class JobView(Answer, kw_only=True):
     state: JobState | UnsetType = UNSET
     where: dict[str, Any] | UnsetType = UNSET
     compensate: bool | UnsetType = UNSET
+    unfinished: bool | UnsetType = UNSET
     reason: str | UnsetType = UNSET
     workflow: str | UnsetType = UNSET
     to: int | UnsetType = UNSET
@@ -352,13 +354,14 @@ class JobSweep:
         return replace(row, state=RunOutcome.UNCHANGED, detail="it was not paused")
 
     async def _rerun(self, job: Job, row: JobRun) -> JobRun:
-        started = await rerun(
-            self._transactor,
-            self._starter,
-            row.run_id,
-            caller=_caller(job),
-            idempotency_key=f"job:{job.id}:{row.run_id}",
-        )
+        key = f"job:{job.id}:{row.run_id}"
+        if msgspec.json.decode(job.options).get("unfinished"):
+            retry = ContinuationOptions(how=ContinuationKind.RETRY)
+            started = await continue_run(
+                self._transactor, self._starter, row.run_id, retry, caller=_caller(job), idempotency_key=key
+            )
+        else:
+            started = await rerun(self._transactor, self._starter, row.run_id, caller=_caller(job), idempotency_key=key)
         return replace(row, new_run_id=started.run_id)
 
     async def _migrate(self, job: Job, row: JobRun) -> JobRun:

@@ -122,7 +122,7 @@ class _Tree:
             return found
         place: dict[str, Any] = {"run_id": run.id, "level": level}
         waiting = [step for step in whole.steps if step.state is StepState.AWAITING_CHILDREN]
-        awaited = [step for step in waiting if plan.of(step).starts_child and not plan.is_undo(step.no)]
+        awaited = [step for step in waiting if plan.of(step).kind.starts_child]
         for step in awaited:
             self.running.append(RunningStep(step=plan.at(step.no).name, says=CALLED_BACK, **place))
             await self._add_below(_child_of(step), level + 1)
@@ -148,7 +148,7 @@ class _Tree:
         undo = plan.at(plan.undo_no(no))
         position = len(self.undone) + 1
         self.undone.append(Undo(position=position, step=plan.at(no).name, undo=undo.name, **place))
-        if undo.undoes_child:
+        if undo.kind.undoes_child:
             below = place["level"] + 1
             if not await self._add_below(_child_of(steps.get(undo.no)), below):
                 await self._add_below(_child_of(steps[no]), below)

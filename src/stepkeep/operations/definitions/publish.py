@@ -44,6 +44,8 @@ MOVED: dict[tuple[str, ...], tuple[Any, Any]] = {
     ("effect",): ("read", "unknown"),
 }
 """By the end of a place: the default of an earlier version, and that of today. Add a row where a default moves."""
+ADDED = ("growth", "version")
+"""What an earlier version did not write: of a flow, the version of its function."""
 
 
 def is_same_but_for_defaults(stored: Definition, given: Definition) -> bool:
@@ -52,6 +54,8 @@ def is_same_but_for_defaults(stored: Definition, given: Definition) -> bool:
     for place, was, now in _leaves((), msgspec.to_builtins(stored), msgspec.to_builtins(given)):
         kind = next((end for end in MOVED if place[-len(end) :] == end), ())
         former, today = MOVED.get(kind, (None, None))
+        if place[-len(ADDED) :] == ADDED and was is _MISSING:
+            continue
         if kind and now == today and was in (former, today):
             moved.setdefault(kind, set()).add(was == former)
         elif was != now:

@@ -13,8 +13,7 @@ from stepkeep.kernel.errors import StepkeepError
 from stepkeep.kernel.machine.rows import Run
 from stepkeep.kernel.machine.states import RUN_TERMINAL
 from stepkeep.operations.pipeline.transact import Transactor
-from stepkeep.sinks.event import OutgoingEvent
-from stepkeep.sinks.pattern import matches, prefix_of
+from stepkeep.sinks.event import OutgoingEvent, matches, prefix_of
 from stepkeep.store.deliveries import HOOK, WHOLE, Takes
 from stepkeep.store.rows import Delivery, SinkRow
 

@@ -24,8 +24,7 @@ from stepkeep.operations.logs.log import RunLog, lines_of
 from stepkeep.operations.pipeline.transact import Transactor
 from stepkeep.operations.runs.projected import canonical_of
 from stepkeep.operations.runs.views import read_snapshot
-from stepkeep.sinks.event import OutgoingEvent, Source
-from stepkeep.sinks.pattern import matches
+from stepkeep.sinks.event import OutgoingEvent, Source, matches
 from stepkeep.store.deliveries import WHOLE, Takes
 from stepkeep.store.records import RunRecord
 from stepkeep.store.rows import Delivery

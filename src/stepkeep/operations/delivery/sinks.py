@@ -21,8 +21,7 @@ from stepkeep.operations import validate
 from stepkeep.operations.answers import Answer, says
 from stepkeep.operations.instants import instant
 from stepkeep.operations.pipeline.transact import Transactor
-from stepkeep.sinks.event import Source
-from stepkeep.sinks.pattern import check_patterns, prefix_of
+from stepkeep.sinks.event import Source, check_patterns, prefix_of
 from stepkeep.sinks.registry import kind_of
 from stepkeep.store.deliveries import HOOK, RUN_WEBHOOK, Action, Takes
 from stepkeep.store.rows import SinkRow

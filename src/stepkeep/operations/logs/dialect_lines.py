@@ -248,11 +248,9 @@ def step_facts(planned: PlannedStep) -> dict[str, object]:
     """What a log says of a step on its first line."""
     written = planned.definition
     if planned.phase is Phase.UNDO:
-        tag = str(planned.executor.__struct_config__.tag) if planned.executor is not None else "none"
-        return {"kind": tag, "max_attempts": planned.retry.max_attempts}
-    kind = "approval" if written.approval else "wait" if written.wait else None
+        return {"kind": planned.kind.log_title, "max_attempts": planned.retry.max_attempts}
     return {
-        "kind": kind or ("none" if planned.executor is None else str(planned.executor.__struct_config__.tag)),
+        "kind": planned.kind.log_title,
         "order": written.order,
         "depends_on": [edge.step for edge in written.depends_on],
         "max_attempts": planned.retry.max_attempts,

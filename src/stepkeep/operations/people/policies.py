@@ -120,7 +120,7 @@ async def _stored(transactor: Transactor, tenant: str, revision: int | None) -> 
     stored = await transactor.store.read_policy(tenant, revision)
     if stored is None:
         which = "no policy" if revision is None else f"no revision {revision} of a policy"
-        raise NotFound(f"tenant {tenant} has {which}. `stepkeep policy list` lists what there is.")
+        raise NotFound(f"tenant {tenant} has {which}. `stepkeep policies list` lists what there is.")
     return stored
 
 

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
-from functools import partial
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from stepkeep.definition.expressions.compiled_policy import policies_of
-from stepkeep.definition.expressions.conditions import compile_condition, compile_facts, compile_length
-from stepkeep.definition.expressions.elements import compile_growth
-from stepkeep.definition.expressions.message_tests import compile_test
+from stepkeep.definition.expressions.compiler import ExpressionCompiler
 from stepkeep.kernel.definition import Definition, decode_definition, digest_of
 from stepkeep.kernel.errors import DefinitionChanged, NotFound, StepkeepError, Unreadable
 from stepkeep.kernel.machine.rows import Run, Step
 from stepkeep.kernel.machine.states import Phase
-from stepkeep.kernel.plan import MessageTest, Plan, build_plan
+from stepkeep.kernel.plan import Plan, build_plan
 from stepkeep.operations import validate
 from stepkeep.operations.people.live_policies import LivePolicies
 from stepkeep.operations.pipeline.bounds_above import BoundsAbove
@@ -27,9 +23,6 @@ if TYPE_CHECKING:
     from stepkeep.operations.pipeline.transact import Transactor
 
 log = logging.getLogger(__name__)
-
-MAX_TESTS = 512
-"""How many compiled filters of waits a process keeps."""
 
 
 class PlanCache:
@@ -42,25 +35,14 @@ class PlanCache:
     def __init__(self) -> None:
         self._plans: dict[int, Plan] = {}
         self._problems: dict[int, Exception] = {}
-        self._tests: dict[tuple[str, bool], MessageTest] = {}
         self.sets_aside = False
         """Whether a step of one of these plans is claimed by a query of its own."""
-        self.opened: Callable[[bytes], bytes] | None = None
-        """What opens the payloads that conditions, facts and rules read."""
-        self.sealed: Callable[[bytes], bytes] | None = None
-        """What seals the facts that a gate shows, because these come from payloads."""
-        self.live = LivePolicies(lambda payload: payload if self.opened is None else self.opened(payload))
+        self.compiler = ExpressionCompiler()
+        self.live = LivePolicies(self._opened)
         self.bounds = BoundsAbove()
 
-    def _test(self, text: str, several: bool) -> MessageTest:
-        """A compiled filter. Those that handlers wait with come again with each message, so that some are kept."""
-        known = self._tests.get((text, several))
-        if known is None:
-            known = compile_test(text, several, opened=self.opened)
-            if len(self._tests) >= MAX_TESTS:
-                self._tests.pop(next(iter(self._tests)))
-            self._tests[text, several] = known
-        return known
+    def _opened(self, payload: bytes) -> bytes:
+        return payload if self.compiler.opened is None else self.compiler.opened(payload)
 
     def get(self, definition_id: int) -> Plan | None:
         return self._plans.get(definition_id)
@@ -70,15 +52,10 @@ class PlanCache:
         if plan is None:
             plan = build_plan(
                 as_published(stored),
+                self.compiler,
                 definition_id=stored.id,
                 digest=stored.digest,
                 queues=stored.queues,
-                compile_condition=partial(compile_condition, opened=self.opened),
-                compile_length=partial(compile_length, opened=self.opened),
-                compile_facts=partial(compile_facts, opened=self.opened, sealed=self.sealed),
-                compile_policies=partial(policies_of, opened=self.opened),
-                compile_test=self._test,
-                compile_growth=partial(compile_growth, opened=self.opened, sealed=self.sealed),
                 document=stored.document,
             )
             self._plans[stored.id] = plan
@@ -162,7 +139,7 @@ def written_definition(plan: Plan, steps: Iterable[Step]) -> dict[str, Any]:
     """
     written: dict[str, Any] = msgspec.to_builtins(plan.definition)
     told = [
-        one | ({} if planned.growth is None else {"effect": "read"})
+        one | ({} if planned.kind.growth is None else {"effect": "read"})
         for one, planned in zip(written["steps"], plan.steps, strict=True)
     ]
     for one in map(plan.of, steps):

@@ -43,7 +43,7 @@ from stepkeep.operations.pipeline.plans import PlanCache
 from stepkeep.operations.pipeline.shared_reads import SharedReads
 from stepkeep.operations.remote.recorded_calls import CallReader
 from stepkeep.operations.runs.spans import Spans
-from stepkeep.store.change import Basis, Loaded, More, Propose, RunKey, StoredDefinition, Want, Write
+from stepkeep.store.change import Basis, Loaded, More, NewRun, Propose, RunKey, StoredDefinition, Want, Write
 from stepkeep.store.protocol import Store, Transaction
 from stepkeep.store.rows import BegunChild, SlotRow
 
@@ -162,7 +162,8 @@ class Transactor:
         self.definitions: SharedReads[tuple[str, str, int | None], StoredDefinition | None] = SharedReads(
             lambda which: self.store.read_definition(*which)
         )
-        self.plans.opened, self.plans.sealed = self.payloads.seal.opened, self.payloads.seal.seal
+        self.plans.compiler.opened = self.payloads.seal.opened
+        self.plans.compiler.sealed = self.payloads.seal.seal
         self._lane: Submissions[Event, Accepted] = Submissions(self._submit_batch, size_bytes=event_bytes)
         self.monotonic = self._monotonic = monotonic
         self._locked_claims_until = -inf
@@ -173,6 +174,8 @@ class Transactor:
         self.measures = Measures()
         self.spans: Spans | None = None
         self.succeeded: Succeeded = lambda key, plan, outputs: None
+        self.creating: Callable[[Sequence[NewRun]], None] = lambda runs: None
+        """Called before a commit that creates runs."""
         self.on_children: list[Callable[[], None]] = []
         self.on_slots: list[Callable[[], None]] = []
         """Called when a committed run waits for an execution slot, or one ended while `runs_wait`."""
@@ -372,6 +375,7 @@ class Transactor:
         if not isinstance(write, Write) or not batch.is_certain():
             return False
         began = self._monotonic()
+        self._creating(write)
         try:
             with commit_unknown(batch):
                 now = await self.store.write_if_unchanged(write, unlocked.loaded, unlocked.basis)
@@ -394,12 +398,17 @@ class Transactor:
             found = batch.decide(loaded)
             if isinstance(found, Write):
                 write, known = found, loaded
+                self._creating(found)
             return found
 
         with commit_unknown(batch):
             await self.store.change(batch.wants(), decide, propose)
         self._committed(Basis.LOCKED, write, known, self._monotonic() - began)
         return batch
+
+    def _creating(self, write: Write) -> None:
+        if write.new_runs:
+            self.creating(write.new_runs)
 
     def _committed(self, basis: Basis, write: Write, loaded: Loaded, seconds: float | None = None) -> None:
         self.measures.committed(basis, write, loaded, seconds)

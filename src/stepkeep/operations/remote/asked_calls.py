@@ -65,7 +65,8 @@ def read_asked(
 ) -> tuple[Suspended | Failed, list[ReadCall]]:
     """The report without its new calls, and those; or a failure for good of a flow that makes too many. `step` is the
     row of the flow. Raises InvalidInput."""
-    if not isinstance(planned.growth, Flow):
+    flow = planned.kind.growth
+    if not isinstance(flow, Flow):
         raise InvalidInput(f"step {planned.name} of run {step.run_id} is no flow: it awaits no calls.")
     if outcome.code is not None:
         validate.key("the digest of the code", outcome.code, MAX_CODE)
@@ -74,8 +75,8 @@ def read_asked(
         raise InvalidInput(
             f"the flow {planned.name} has seen {outcome.seen} ends of calls, and made {grown.count} calls."
         )
-    if grown.count + len(outcome.calls) > planned.growth.max:
-        error = too_many_calls(planned.growth)
+    if grown.count + len(outcome.calls) > flow.max:
+        error = too_many_calls(flow)
         return Failed(category=Category.VALIDATION, error=error, final=True, cost=outcome.cost), []
     calls = [_read(place, call, planned.name) for place, call in enumerate(outcome.calls, grown.count)]
     if calls and grown.continues:

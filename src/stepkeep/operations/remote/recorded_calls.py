@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from stepkeep.kernel.definition import Worked
 from stepkeep.kernel.machine.journal import Cause, Hop
 from stepkeep.kernel.machine.rows import Called, Step
 from stepkeep.kernel.machine.states import STEP_TERMINAL, StepState
@@ -129,7 +128,7 @@ class JournaledCalls:
         place = self._plan.at(hop.no)
         assert place.owner is not None
         owner = self._plan.steps[place.owner]
-        if owner.segment is None or place.index is None or not isinstance(owner.growth, Worked):
+        if owner.segment is None or place.index is None or not owner.kind.grows_by_report:
             return
         for index, told in enumerate(calls_in(cause.detail, owner.name), place.index):
             call = Called(

@@ -21,7 +21,7 @@ from msgspec.structs import replace
 
 from stepkeep.definition.native.rule_words import given_words, has_word
 from stepkeep.kernel.decide.decision import Accepted, Claimer
-from stepkeep.kernel.definition import SECOND, Flow, QueueSpec
+from stepkeep.kernel.definition import SECOND, QueueSpec
 from stepkeep.kernel.errors import Conflict, Contended, InvalidInput, NotAllowed, NotFound, PayloadSealed, Refused
 from stepkeep.kernel.machine.events import StepCheckpointed, StepReported
 from stepkeep.kernel.machine.outcomes import Added, Outcome, Released, Suspended
@@ -359,7 +359,7 @@ class RemoteWork:
         claim = await self._claim_of(await self._worker(worker_id), name)
         if claim is None:
             raise NotFound(f"worker {worker_id} does not hold step {name.no} of run {name.run_id}")
-        if not isinstance(claim.planned.growth, Flow):
+        if not claim.planned.kind.is_flow:
             raise InvalidInput(f"step {claim.planned.name} of run {name.run_id} is no flow: it makes no calls.")
         return await self._transactor.calls.page(claim, start, until, self._value)
 
@@ -631,6 +631,9 @@ class RemoteWork:
                 self._drop(name)
         await sweep_timers(self._transactor)
         await children.sweep()
+        code = self._state.code_of(self._tenant, self._transactor)
+        if code.is_due(now):
+            await code.sweep()
         await workers.retire_silent(self._store, actor="sweep")
 
     def _hold(self, row: Worker, claims: Iterable[Claim], lease_us: int | None) -> None:

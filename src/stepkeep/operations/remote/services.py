@@ -13,7 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 from stepkeep.definition.built_in import kind_of
-from stepkeep.definition.native.rule_words import COMMANDS, given_words, handlers_among, has_word
+from stepkeep.definition.native.rule_words import COMMANDS, flow_version, given_words, handlers_among, has_word
 from stepkeep.definition.secrets import secrets_among
 from stepkeep.kernel.definition import QueueSpec
 from stepkeep.kernel.machine.rows import Worker
@@ -96,6 +96,8 @@ class Service(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     usage: tuple[UsageWindow, ...] = ()
     code: dict[str, Code] = {}
     """Which code each of its handlers is."""
+    flows: dict[str, dict[int, str]] = {}
+    """Of each flow, the versions that it has, each with a digest of its code. Version 0 serves any."""
 
     @property
     def own_runs(self) -> str | None:
@@ -114,12 +116,18 @@ class Service(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return replace(
             self,
             **{name: tuple(sorted(of)) for name, of in fewer.items()},
+            flows={name: versions for name, versions in self.flows.items() if name in fewer["handlers"]},
             kinds=tuple([k for k, of in of_kind.items() if any(limits.allow(QueueSpec(kind=k, group=g)) for g in of)]),
             groups=self.groups if queues is None else tuple(sorted(set(self.groups or queues) & set(queues))),
         )
 
     def has_secret(self, name: str) -> bool:
         return name not in self.lacking_secrets and (self.secrets is None or name in self.secrets)
+
+    def has_flow(self, spec: QueueSpec) -> bool:
+        """Whether it has the version of a flow that a queue asks for. A handler without versions serves any."""
+        wanted, versions = flow_version(spec.capabilities), self.flows.get(spec.name)
+        return wanted is None or versions is None or wanted in versions or 0 in versions
 
     def has_rule_handlers(self, spec: QueueSpec) -> bool:
         return all(name in self.handlers for name in handlers_among(spec.capabilities))
@@ -143,6 +151,7 @@ class Lack(StrEnum):
     """What a live worker does not have for a queue, in the order in which it is told."""
 
     HANDLER = "handler"
+    VERSION = "version"
     KIND = "kind"
     CAPABILITY = "capability"
     SECRET = "secret"  # noqa: S105 - a word
@@ -197,6 +206,8 @@ class Known(msgspec.Struct, frozen=True):
             found += [] if spec.name in names else [Lack.HANDLER]
         if Lack.HANDLER not in found and not offer.has_rule_handlers(spec):
             found.append(Lack.HANDLER)
+        if Lack.HANDLER not in found and not offer.has_flow(spec):
+            found.append(Lack.VERSION)
         if not kinds_of(spec) <= set(offer.kinds):
             found.append(Lack.KIND)
         if not all(has_word(self.row.capabilities, word) for word in given_words(spec.capabilities)):

@@ -1,6 +1,6 @@
 """What the service tells remote workers, as values: the service encodes them, and a worker in Python decodes them.
 
-Other languages find every field in docs/remote-workers.md. Nothing is decided here. `api.work`, `api.work_data` and
+Other languages find every field in docs/remote-workers.md. Nothing is decided here. `api.work` and
 `worker.remote` use it.
 """
 
@@ -14,7 +14,7 @@ from msgspec import UNSET, UnsetType
 
 from stepkeep.edges.safe_text import exception_message, inert
 from stepkeep.kernel.decide.decision import Accepted
-from stepkeep.kernel.definition import SECOND, Flow, Handler, QueueSpec
+from stepkeep.kernel.definition import SECOND, Handler, QueueSpec
 from stepkeep.kernel.errors import StepkeepError, Unreadable
 from stepkeep.kernel.machine.rows import Details, Step, Worker
 from stepkeep.kernel.machine.states import Category, StepState, WorkerState
@@ -233,7 +233,7 @@ def claimed(claim: Claim, lease_us: int | None, **more: Any) -> ClaimedStep:
         timeout_seconds=planned.timeout / SECOND,
         claimed_at=claim.claimed_at,
         run_due_at=claim.run_due_at,
-        flow=so_far if isinstance(planned.growth, Flow) else None,
+        flow=so_far if planned.kind.is_flow else None,
         **more,
     )
 

@@ -55,7 +55,7 @@ KINDS: dict[str, tuple[type[Outcome], dict[str, str]]] = {
         },
     ),
     "timed_out": (TimedOut, {"error": "error"}),
-    "released": (Released, {"reason": "reason"}),
+    "released": (Released, {"reason": "reason", "unfit": "unfit"}),
     "stopped": (Stopped, {}),
     "rules_passed": (RulesPassed, {}),
     "rules_failed": (RulesFailed, {"error": "error"}),

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from stepkeep.kernel.definition import QueueSpec
 from stepkeep.kernel.machine.rows import Worker
 from stepkeep.operations.children.children import ChildSweep
+from stepkeep.operations.continuation.other_code import CodeSweep
 from stepkeep.operations.limits.pauses import PauseReader
 from stepkeep.operations.pipeline.call_queues import CallQueues
 from stepkeep.operations.pipeline.transact import Claim, Transactor
@@ -47,6 +48,7 @@ class WorkState:
         self._of_run: dict[tuple[str, str], set[Name]] = {}
         self.swept_at: dict[str, float] = {}
         self._children: dict[str, tuple[Transactor, ChildSweep]] = {}
+        self._code: dict[str, tuple[Transactor, CodeSweep]] = {}
         self._call_queues: dict[str, tuple[Store, CallQueues]] = {}
         self.queues: dict[str, tuple[float, dict[int, QueueSpec]]] = {}
         self.pauses = PauseReader(monotonic)
@@ -66,6 +68,13 @@ class WorkState:
             if known is not None:
                 known[1].close()
             known = self._children[tenant] = (transactor, ChildSweep(transactor))
+        return known[1]
+
+    def code_of(self, tenant: str, transactor: Transactor) -> CodeSweep:
+        """What makes flows of a tenant ready again for other code, for the same reason."""
+        known = self._code.get(tenant)
+        if known is None or known[0] is not transactor:
+            known = self._code[tenant] = (transactor, CodeSweep(transactor, tenant))
         return known[1]
 
     def call_queues_of(self, tenant: str, store: Store) -> CallQueues:

@@ -23,6 +23,7 @@ class Why(StrEnum):
     QUARANTINED = "quarantined"
     NO_WORKER = "no_worker"
     NO_HANDLER = "no_handler"
+    NO_VERSION = "no_version"
     MISFIT = "misfit"
     FORBIDDEN = "forbidden"
     NO_CAPABILITY = "no_capability"

@@ -110,6 +110,7 @@ UNSERVED = frozenset(
     {
         Why.NO_WORKER,
         Why.NO_HANDLER,
+        Why.NO_VERSION,
         Why.MISFIT,
         Why.FORBIDDEN,
         Why.NO_CAPABILITY,

@@ -10,12 +10,11 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import msgspec
-from msgspec import UNSET
 
 from stepkeep.kernel.decide.resources import ready_since
 from stepkeep.kernel.decide.waits import is_several
 from stepkeep.kernel.definition import QueueSpec
-from stepkeep.kernel.machine.rows import Note, Run, Step, is_exhausted
+from stepkeep.kernel.machine.rows import Note, Run, Step, is_exhausted, is_unfit
 from stepkeep.kernel.machine.states import RUN_TERMINAL, STEP_TERMINAL, STEP_WAITING, Phase, RunState, StepState
 from stepkeep.kernel.people.gates import gate_terms, holding_rule
 from stepkeep.kernel.plan import Plan, PlannedStep
@@ -305,10 +304,10 @@ def _held(scene: Scene, step: Step, planned: PlannedStep) -> Cause:
     if planned.retry.counts_losses is False and step.losses:
         tried += f" and {step.losses} lost workers" if step.losses > 1 else " and a lost worker"
     ways = "retried, completed or failed" if planned.phase is Phase.UNDO else "retried, skipped or failed"
-    said = (
-        f"{planned.name} holds: no attempt is left after {tried} ({step.category}: {step.error}). "
-        f"It is {ways} by a decision."
-    )
+    said = f"{planned.name} holds: no attempt is left after {tried} ({step.category}: {step.error})."
+    if is_unfit(step):
+        said = f"{planned.name} holds: {step.error} It goes on when a worker has other code for it."
+    said += f" It is {ways} by a decision."
     asked = scene.asked.get(step.no)
     command = _as_allowed(asked, ("decide", scene.run.id, planned.name, "retry"))
     return Cause(
@@ -322,7 +321,7 @@ def _held(scene: Scene, step: Step, planned: PlannedStep) -> Cause:
 
 
 def _event(scene: Scene, step: Step, planned: PlannedStep) -> Cause:
-    if planned.sleeps:
+    if planned.kind.sleeps:
         return _asleep(scene, step, planned)
     event = step.note.event if step.note is not None and step.note.event else "NAME"
     ends = waits_until(scene.run, step)
@@ -336,7 +335,7 @@ def _event(scene: Scene, step: Step, planned: PlannedStep) -> Cause:
 def _taken(step: Step, planned: PlannedStep) -> str:
     """How many messages a wait for several has taken."""
     note = step.note or Note()
-    wait = planned.definition.wait or note.takes
+    wait = planned.kind.wait or note.takes
     if wait is None or not is_several(wait):
         return ""
     of = "" if wait.count is msgspec.UNSET else f" of {wait.count}"
@@ -360,7 +359,7 @@ def _completion(scene: Scene, step: Step, planned: PlannedStep) -> Cause:
 
 
 def _elements(scene: Scene, step: Step, planned: PlannedStep) -> Cause:
-    if planned.growth is None:
+    if planned.kind.growth is None:
         return _children(scene, step, planned)
     told, ends = element_counts(step), waits_until(scene.run, step)
     if (case := case_taken(step, planned)) is not None:
@@ -375,9 +374,9 @@ def _elements(scene: Scene, step: Step, planned: PlannedStep) -> Cause:
 
 
 def _children(scene: Scene, step: Step, planned: PlannedStep) -> Cause:
-    ends, child = waits_until(scene.run, step), planned.definition.child
-    what = "its children" if child is UNSET else f"a run of {child.workflow} (version {child.version})"
-    if planned.undoes_child:
+    ends, child = waits_until(scene.run, step), planned.kind.child
+    what = "its children" if child is None else f"a run of {child.workflow} (version {child.version})"
+    if planned.kind.undoes_child:
         what = f"the rollback of run {None if step.note is None else step.note.undoes}"
     said = f"{planned.name} waits for {what}{by(scene.now, ends)}."
     child_id = None if step.note is None else step.note.child

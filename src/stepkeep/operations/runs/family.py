@@ -12,7 +12,6 @@ from msgspec.json import decode
 from msgspec.structs import replace
 
 from stepkeep.kernel.composition.child_runs import is_child
-from stepkeep.kernel.definition import Flow
 from stepkeep.kernel.machine.rows import Child, ChildMode, ChildState, Run
 from stepkeep.kernel.plan import Plan
 from stepkeep.operations.pipeline.plans import plan_for
@@ -25,8 +24,7 @@ MOST_SHOWN = 200
 
 def has_children(plan: Plan) -> bool:
     """Whether runs of this plan start child runs, or may: calls of a flow are not in the plan."""
-    has_flows = any(isinstance(step.growth, Flow) for step in plan.steps)
-    return has_flows or any(step.child is not UNSET for step in plan.definition.work)
+    return plan.has_flows or any(step.child is not UNSET for step in plan.definition.work)
 
 
 class Family(TypedDict, total=False):
@@ -43,9 +41,8 @@ class Family(TypedDict, total=False):
 async def family(transactor: Transactor, run: Run, plan: Plan, cost: dict[str, float]) -> Family:
     """What a run's view has about its tree; empty without parent and children."""
     shown: Family = {}
-    may_continue = any(isinstance(step.growth, Flow) for step in plan.steps)
     link = None
-    if is_child(run.id) or may_continue:
+    if is_child(run.id) or plan.has_flows:
         link = await transactor.store.children.read_link(run.tenant, run.id)
     if link is not None and not is_child(run.id):
         shown["continued_from"] = link.run_id

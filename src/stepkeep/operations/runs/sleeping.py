@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from enum import Enum
 
-from stepkeep.kernel.definition import Flow, Loop, Then
 from stepkeep.kernel.machine.rows import Run, Step
 from stepkeep.kernel.machine.states import STEP_WAITING, RunState, StepState
 from stepkeep.kernel.plan import Plan
@@ -93,17 +92,15 @@ async def _below(transactor: Transactor, key: RunKey, children: set[RunKey], com
 
 def _may_sleep(plan: Plan) -> bool:
     """Whether a run of this plan may be blocked and go on by itself."""
-    return bool(plan.children) or any(
-        planned.sleeps or isinstance(planned.growth, Loop | Flow | Then) for planned in plan.steps
-    )
+    kinds = [planned.kind for planned in plan.steps]
+    return bool(plan.children) or any(kind.sleeps or kind.pauses or kind.grows_by_report for kind in kinds)
 
 
 def _awaits_elements(plan: Plan, step: Step) -> bool:
     """Whether a step waits for other steps of its run, and for nothing of its own."""
-    growth = plan.of(step).growth
-    if step.state is not StepState.AWAITING_CHILDREN or growth is None:
-        return False
-    return not (isinstance(growth, Loop) and step.unmet == 0)
+    kind = plan.of(step).kind
+    is_owner = step.state is StepState.AWAITING_CHILDREN and kind.growth is not None
+    return is_owner and not (kind.pauses and step.unmet == 0)
 
 
 def _child_of(step: Step) -> str | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from stepkeep.definition.built_in import kind_of
-from stepkeep.definition.native.rule_words import given_words, handlers_among, in_words
+from stepkeep.definition.native.rule_words import flow_version, given_words, handlers_among, in_words
 from stepkeep.definition.secrets import secrets_among
 from stepkeep.definition.text.document import nearest
 from stepkeep.kernel.definition import QueueSpec
@@ -57,6 +57,10 @@ def judge(
             close = nearest(lacking[0], names) if lacking else None
             meant = f"; the nearest name is {close}" if close else ""
             return Why.NO_HANDLER, f"it needs {needs}, and no live worker has that handler ({count}{meant})", start
+        case Lack.VERSION:
+            others = listed([f"worker {known.row.id} has {_versions(known, spec)}" for known in live])
+            said = f"it needs version {flow_version(spec.capabilities)} of flow {spec.name}, and no live worker has it"
+            return Why.NO_VERSION, f"{said}: {others}", start
         case Lack.KIND:
             return Why.FORBIDDEN, f"it needs {needs}, and no live worker may do that ({count})", start
         case Lack.CAPABILITY:
@@ -120,7 +124,13 @@ def start_command(spec: QueueSpec | None, offers: Iterable[Service], tenant: str
 def _has_code(offer: Service, spec: QueueSpec) -> bool:
     """Whether a worker has the handlers that a queue asks for."""
     names = {"python": offer.handlers, "agent": offer.agents}.get(spec.kind, (spec.name,))
-    return spec.name in names and offer.has_rule_handlers(spec)
+    return spec.name in names and offer.has_rule_handlers(spec) and offer.has_flow(spec)
+
+
+def _versions(known: Known, spec: QueueSpec) -> str:
+    """The versions of a flow that a worker has, in words."""
+    versions = sorted({} if known.service is None else known.service.flows.get(spec.name, {}))
+    return f"version{'s' if len(versions) > 1 else ''} {listed([str(one) for one in versions])}" if versions else "none"
 
 
 def pause_of(spec: QueueSpec, pauses: Pauses) -> PausedBy | None:
@@ -225,6 +235,7 @@ def _passed_over(known: Known, spec: QueueSpec, one: Backlog, now: int) -> Cause
         return None
     code = {
         Lack.HANDLER: Why.NO_HANDLER,
+        Lack.VERSION: Why.NO_VERSION,
         Lack.KIND: Why.FORBIDDEN,
         Lack.CAPABILITY: Why.NO_CAPABILITY,
         Lack.SECRET: Why.NO_SECRET,

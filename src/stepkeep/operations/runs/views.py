@@ -18,7 +18,7 @@ from stepkeep.definition.expressions.conditions import render_output
 from stepkeep.kernel.decide.decision import asked_names
 from stepkeep.kernel.decide.stopping import is_in_doubt
 from stepkeep.kernel.decide.stuck import choices_about
-from stepkeep.kernel.definition import Case, Loop, Switch
+from stepkeep.kernel.definition import Case, Switch
 from stepkeep.kernel.errors import ExpressionError, InvalidInput, NotFound, PayloadSealed, Unreadable
 from stepkeep.kernel.machine.journal import RUN_ENTITY, Hop, SealedEntry, open_entry
 from stepkeep.kernel.machine.rows import Attempt, Run, Step, is_exhausted
@@ -174,10 +174,8 @@ def is_sleep(plan: Plan, step: Step) -> bool:
     child run. Whether that child goes on by itself is for `sleeping` to say."""
     planned = plan.of(step)
     if step.state is StepState.AWAITING_CHILDREN:
-        if planned.growth is None:
-            return planned.definition.child is not UNSET
-        return isinstance(planned.growth, Loop) and step.unmet == 0
-    return step.state is StepState.AWAITING_EVENT and planned.sleeps
+        return planned.kind.child is not None or (planned.kind.pauses and step.unmet == 0)
+    return step.state is StepState.AWAITING_EVENT and planned.kind.sleeps
 
 
 def accept_filter(which: RunFilter) -> None:
@@ -302,7 +300,7 @@ def _step(
         no=step.no,
         name=planned.name,
         phase=planned.phase,
-        kind=_kind(plan, step),
+        kind=plan.of(step).kind.title,
         call=None if step.note is None or step.note.call is None else step.note.call.name,
         state=step.state,
         attempt_count=counted + holding,
@@ -348,23 +346,6 @@ def _checkpoints(step: Step, visible: Callable[[bytes], bytes]) -> list[Checkpoi
         )
         for one in (() if step.note is None else step.note.checkpoints)
     ]
-
-
-def _kind(plan: Plan, step: Step) -> str:
-    definition, growth = plan.of(step).definition, plan.of(step).growth
-    if growth is not None:
-        return str(growth.__struct_config__.tag)
-    if plan.of(step).phase is Phase.MAIN:
-        if definition.approval is not None:
-            return "approval"
-        if definition.wait is not None:
-            return "sleep" if plan.of(step).sleeps else "wait"
-        if definition.child is not UNSET:
-            return "workflow"
-    if plan.of(step).undoes_child:
-        return "rollback"
-    executor = plan.of(step).executor
-    return "none" if executor is None else str(executor.__struct_config__.tag)
 
 
 def _attempt(
@@ -431,7 +412,7 @@ def _waiting_for(plan: Plan, run: Run, step: Step) -> Waiting:
     waits = step.state.removeprefix("awaiting_")
     if note is not None and note.grown is not None and step.state is StepState.AWAITING_CHILDREN:
         return Waiting(step=name, for_=waits, **element_counts(step), until=until)
-    if planned.sleeps:
+    if planned.kind.sleeps:
         return Waiting(step=name, for_="sleep", until=instant(step.due_at))
     gate = gate_terms(step, planned)
     return Waiting(
@@ -452,7 +433,7 @@ def case_taken(owner: Step, planned: PlannedStep) -> str | None:
 
 
 def _case_of(owner: Step, planned: PlannedStep) -> Case | None:
-    grown, growth = None if owner.note is None else owner.note.grown, planned.growth
+    grown, growth = None if owner.note is None else owner.note.grown, planned.kind.growth
     if not isinstance(growth, Switch) or grown is None or grown.case is None:
         return None
     return growth.cases[grown.case]

@@ -1,8 +1,8 @@
 """Waits for runs to settle: all waiters of one process share each poll, and get their results from it.
 
 A notification that names runs triggers a poll of these runs alone. Without one, all waiters are polled, and the pause
-doubles up to its limit. A poll is one statement for the states and one for the outputs of what has settled
-(`read_results`).
+doubles up to its limit. A poll is one statement: the states, with the outputs of those that have succeeded. A run that
+this process created is not polled before the first notification that concerns it.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from stepkeep.operations.pipeline.plans import known_plans
 from stepkeep.operations.pipeline.transact import Transactor
 from stepkeep.operations.runs.sleeping import only_sleeps
 from stepkeep.operations.runs.views import describe_run, result_output
-from stepkeep.store.change import RunKey
-from stepkeep.store.notifications import within
+from stepkeep.store.change import NewRun, RunKey
+from stepkeep.store.notifications import SETTLED, within
 from stepkeep.store.protocol import RUNS_SETTLED, Notification
 from stepkeep.store.records import RunStatus
 
@@ -46,6 +46,8 @@ async def read_results(
         key: RunResult(state=status.state, error=status.error) for key, status in statuses.items()
     }
     succeeded = {key: status for key, status in statuses.items() if status.state is RunState.SUCCEEDED}
+    # Of runs whose plan was known, the outputs were read with their states.
+    outputs = {(*key, no): output for key, status in succeeded.items() for no, output in status.outputs.items()}
     plans = await known_plans(transactor, {status.definition_id for status in succeeded.values()})
     wants: list[tuple[str, str, int]] = []
     for key, status in succeeded.items():
@@ -54,8 +56,9 @@ async def read_results(
             # A declared output may read any step, the input and states: the view has them all.
             results[key] = await _described(transactor, key)
         else:
-            wants += [(*key, no) for no in plan.results]
-    outputs = await transactor.store.read_outputs(wants) if wants else {}
+            wants += [(*key, no) for no in plan.results if (*key, no) not in outputs]
+    if wants:
+        outputs |= await transactor.store.read_outputs(wants)
     for key, status in succeeded.items():
         plan = plans.get(status.definition_id)
         if plan is not None and plan.definition.output is None:
@@ -90,8 +93,12 @@ async def _described(transactor: Transactor, key: RunKey) -> RunResult | Stepkee
     return RunResult(state=run.state, output=run.output, error=run.error)
 
 
-PAUSES, RARE_PAUSES = (0.002, 0.5), (0.01, 2.0)
-"""Seconds between polls of all waiters, the first and the longest: without notifications, and with them."""
+PAUSES, RARE_PAUSES = (0.002, 0.5), (0.05, 2.0)
+"""Seconds between polls of all waiters, the first and the longest: without notifications, and with them. With them the
+first is as long as the longest interval between two notifications: earlier polls would mostly find nothing."""
+
+MOST_CREATED = 10_000
+"""How many runs that nobody waits for yet are remembered as created here."""
 
 log = logging.getLogger(__name__)
 
@@ -109,11 +116,16 @@ class RunWaiter:
 
     def __init__(self, transactor: Transactor) -> None:
         self._transactor, self._store = transactor, transactor.store
-        transactor.succeeded = self._succeeded
+        transactor.succeeded, transactor.creating = self._succeeded, self._creating
         self.pauses, self.rare_pauses = PAUSES, RARE_PAUSES
         self._waiters: dict[RunKey, dict[_Waiter, None]] = {}
         self._named: set[RunKey] = set()
         """The runs to poll next: those of new waiters, and those that notifications name."""
+        self._created: dict[str, tuple[RunKey, int]] = {}
+        """Runs that this process creates, with their definitions. No notification has concerned them: they have not
+        settled."""
+        self._definitions: dict[RunKey, int] = {}
+        """The definitions of runs that are waited for, as far as they are known."""
         self._polls_all = False
         self._polling: asyncio.Task[None] | None = None
         self._notification = asyncio.Event()
@@ -133,9 +145,12 @@ class RunWaiter:
         loop = asyncio.get_running_loop()
         waiter = _Waiter((tenant, run_id), frozenset(states), loop.create_future())
         self._waiters.setdefault(waiter.key, {})[waiter] = None
-        if polls_first:
+        created, definition = self._created.pop(run_id, (None, 0))
+        if created == waiter.key:
+            self._definitions[waiter.key] = definition
+        if polls_first and not (created == waiter.key and self._store.notifier.is_connected):
             self._named.add(waiter.key)
-        self._notification.set()
+            self._notification.set()
         if self._polling is None or self._polling.done() or self._polling.get_loop() is not loop:
             self._notification = asyncio.Event()
             self._unsubscribe = self._unsubscribe or self._store.notifier.listen(self._notified)
@@ -144,6 +159,20 @@ class RunWaiter:
             yield waiter.answer
         finally:
             self._remove(waiter)
+
+    def _creating(self, new_runs: Sequence[NewRun]) -> None:
+        """This process is about to create these runs. Called before the commit, so that no notification of a run can
+        arrive earlier."""
+        if self._unsubscribe is None or not self._store.notifier.is_connected:
+            return
+        for new in new_runs:
+            if new.run.state in SETTLED:
+                # The commit that creates it tells no waiter.
+                self._created.pop(new.run.id, None)
+                continue
+            self._created[new.run.id] = ((new.run.tenant, new.run.id), new.run.definition_id)
+            if len(self._created) > MOST_CREATED:
+                del self._created[next(iter(self._created))]
 
     def _succeeded(self, key: RunKey, plan: Plan, reports: Sequence[StepReported]) -> None:
         """This process has committed the reports that ended a run. If they have its output, nothing is read."""
@@ -163,13 +192,18 @@ class RunWaiter:
         mine.pop(waiter, None)
         if not mine:
             self._waiters.pop(waiter.key, None)
+            self._definitions.pop(waiter.key, None)
 
     def _notified(self, notification: Notification) -> None:
         named = notification.runs_of(RUNS_SETTLED)
         if named is None:
-            self._polls_all = True
+            self._created.clear()
+            self._polls_all = bool(self._waiters)
             self._notification.set()
-        elif mine := {key for key in self._waiters if key[1] in named}:
+            return
+        for run_id in named:
+            self._created.pop(run_id, None)
+        if mine := {key for key in self._waiters if key[1] in named}:
             self._named |= mine
             self._notification.set()
 
@@ -211,7 +245,8 @@ class RunWaiter:
     async def _poll(self, keys: Sequence[RunKey]) -> bool:
         """Answer the waiters of these runs that have settled. Returns whether there were any."""
         try:
-            statuses = await self._store.read_states(keys)
+            statuses = await self._store.read_states(keys, self._results_of(keys))
+            self._definitions |= {key: status.definition_id for key, status in statuses.items() if key in self._waiters}
             settled = {
                 key: status
                 for key, status in statuses.items()
@@ -234,6 +269,11 @@ class RunWaiter:
         for key, result in results.items():
             self._answer([key], result)
         return bool(results or missing)
+
+    def _results_of(self, keys: Sequence[RunKey]) -> dict[RunKey, Sequence[int]]:
+        """The steps whose outputs are the results of these runs, where that is known without a read."""
+        plans = {key: self._transactor.plans.get(self._definitions.get(key, 0)) for key in keys}
+        return {key: plan.results for key, plan in plans.items() if plan is not None and plan.definition.output is None}
 
     def _answer(self, keys: Sequence[RunKey], said: RunResult | Exception) -> None:
         """Answer the waiters of these runs: with an error all of them, with a result those that wait for its state."""

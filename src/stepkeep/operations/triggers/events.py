@@ -22,8 +22,7 @@ from stepkeep.operations.triggers.firing import MAX_REASON, Caused, Firer, Outsi
 from stepkeep.operations.triggers.inputs import holds, input_of
 from stepkeep.operations.triggers.manage import fire_once, record_once
 from stepkeep.operations.triggers.views import Emitted, firing_view
-from stepkeep.sinks.event import OutgoingEvent
-from stepkeep.sinks.pattern import matches
+from stepkeep.sinks.event import OutgoingEvent, matches
 from stepkeep.store.rows import Firing, TriggerRow
 
 LONGEST_MOMENT = 128

@@ -45,8 +45,8 @@ from stepkeep.operations.triggers.views import (
     TriggerView,
 )
 from stepkeep.schedules.moments import moments_after
-from stepkeep.sinks.pattern import MAX_PATTERNS
-from stepkeep.sinks.triggers import NAME as SINK
+from stepkeep.sinks.event import MAX_PATTERNS
+from stepkeep.sinks.inside import NAME as SINK
 from stepkeep.store.rows import (
     Backfill,
     BackfillState,

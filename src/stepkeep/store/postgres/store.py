@@ -8,7 +8,7 @@ through the protocol.
 from __future__ import annotations
 
 import copy
-from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Self, TypeVar
 
@@ -66,7 +66,7 @@ from stepkeep.store.postgres.people import load_authorities, write_people
 from stepkeep.store.postgres.transaction import open_transaction
 from stepkeep.store.postgres.write import record
 from stepkeep.store.principals import MakeChange
-from stepkeep.store.protocol import Store, Transaction, added_policy, added_setting
+from stepkeep.store.protocol import NO_RESULTS, Store, Transaction, added_policy, added_setting, wanted_outputs
 from stepkeep.store.reading import Convert, first, only, read_row, tally_from
 from stepkeep.store.records import (
     Evidence,
@@ -331,10 +331,12 @@ class PostgresStore(Store):
         return claimable_from(await self._find(tuple, SQL.find_claimable, *asked))
 
     # -- read ------------------------------------------------------------------------------------------------
-    async def read_states(self, keys: Sequence[RunKey]) -> dict[RunKey, RunStatus]:
-        asked = [key for key in dict.fromkeys(keys) if is_run_id(key[1])]
-        tenants, run_ids = [key[0] for key in asked], ids([key[1] for key in asked])
-        return dict(await self._read(columns.state_from, SQL.read_states, tenants, run_ids))
+    async def read_states(
+        self, keys: Sequence[RunKey], results: Mapping[RunKey, Sequence[int]] = NO_RESULTS
+    ) -> dict[RunKey, RunStatus]:
+        asked = [one for one in wanted_outputs(keys, results) if is_run_id(one[1])]
+        tenants, run_ids, nos = [one[0] for one in asked], ids([one[1] for one in asked]), [one[2] for one in asked]
+        return columns.states_from(await self._read(tuple, SQL.read_states, tenants, run_ids, numbers(nos)))
 
     async def read_tail(self, tenant: str, after: str, limit: int = 1000) -> list[TailEntry]:
         xact, run_id, seq = read_position(after)

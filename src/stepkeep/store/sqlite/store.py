@@ -7,7 +7,7 @@ writing of a change in `change.py`. Operations and workers use it through the pr
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -46,7 +46,7 @@ from stepkeep.store.notifications import TopicRecorder, notification_of, notify_
 from stepkeep.store.part import Rows, Statement
 from stepkeep.store.positions import position_number
 from stepkeep.store.principals import MakeChange
-from stepkeep.store.protocol import Store, Transaction, added_policy, added_setting
+from stepkeep.store.protocol import NO_RESULTS, Store, Transaction, added_policy, added_setting, wanted_outputs
 from stepkeep.store.reading import Convert, first, only, read_row, tally_from
 from stepkeep.store.reading import unreadable as unreadable_row
 from stepkeep.store.records import (
@@ -271,9 +271,11 @@ class SqliteStore(Store):
         return await self._look(look)
 
     # -- read ------------------------------------------------------------------------------------------------
-    async def read_states(self, keys: Sequence[RunKey]) -> dict[RunKey, RunStatus]:
-        asked = json_text(list(keys))
-        return dict(await self._read(columns.state_from, SQL.read_states, asked))
+    async def read_states(
+        self, keys: Sequence[RunKey], results: Mapping[RunKey, Sequence[int]] = NO_RESULTS
+    ) -> dict[RunKey, RunStatus]:
+        asked = json_text(wanted_outputs(keys, results))
+        return columns.states_from(await self._read(tuple, SQL.read_states, asked))
 
     async def read_tail(self, tenant: str, after: str, limit: int = 1000) -> list[TailEntry]:
         def entry(row: Sequence[Any]) -> TailEntry:

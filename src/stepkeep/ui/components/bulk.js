@@ -2,13 +2,45 @@
  * An action on many runs, as a job that workers carry out: a dry run says first what it touches; then the dialog shows
  * how far the job is, and what it refused. The job goes on when the dialog is closed.
  */
-import { badge, counted, field, get, h, input, link, once, openDialog, pause, post, Problem, problemBox, put, refused, runLink, said, shortId, table, toast, words } from "../kit.js";
+import {
+	badge,
+	counted,
+	field,
+	get,
+	h,
+	input,
+	link,
+	once,
+	openDialog,
+	pause,
+	post,
+	Problem,
+	problemBox,
+	put,
+	refused,
+	runLink,
+	said,
+	shortId,
+	table,
+	toast,
+	words,
+} from "../kit.js";
 
-const SHOWN = 50, LOOK_MS = 400, MOVING = ["queued", "running", "blocked"], ENDED = ["failed", "cancelled", "rolled_back"];
+const SHOWN = 50,
+	LOOK_MS = 400,
+	MOVING = ["queued", "running", "blocked"],
+	ENDED = ["failed", "cancelled", "rolled_back"];
 /** @type {Record<string, [title: string, verb: string, tone: string, past: string, why: string, states: string[]]>} What each
  * is called, what it has done, why a run is left as it is, and the states that it is about. */
 export const BULK = {
-	cancel: ["Cancel runs", "Cancel", "danger", "cancelled", "already ended, or quarantined", ["idle", ...MOVING, "paused", "validating", "stopping", "compensating"]],
+	cancel: [
+		"Cancel runs",
+		"Cancel",
+		"danger",
+		"cancelled",
+		"already ended, or quarantined",
+		["idle", ...MOVING, "paused", "validating", "stopping", "compensating"],
+	],
 	rerun: ["Run again", "Start", "primary", "started", "still live, or quarantined", [...ENDED, "succeeded"]],
 	pause: ["Pause runs", "Pause", "primary", "paused", "not moving, or quarantined", MOVING],
 	resume: ["Resume runs", "Resume", "primary", "resumed", "not paused, or quarantined", ["paused"]],
@@ -19,20 +51,62 @@ export const BULK = {
  * @param {() => void} done @param {Record<string, any>} [where] the filter, for all that match it
  */
 export function bulkDialog(kind, runs, done, where) {
-	const [title, verb, tone, past, why, states] = BULK[kind], does = kind === "rerun" ? "run again" : kind;
-	const touched = runs.filter((run) => states.includes(run.state) && !run.quarantined), left = where ? 0 : runs.length - touched.length;
-	const reason = input({ placeholder: "Why, for the record" }), undo = h("input", { type: "checkbox" }), out = h("div.stack.tight", { role: "status" });
+	const [title, verb, tone, past, why, states] = BULK[kind],
+		does = kind === "rerun" ? "run again" : kind;
+	const touched = runs.filter((run) => states.includes(run.state) && !run.quarantined),
+		left = where ? 0 : runs.length - touched.length;
+	const reason = input({ placeholder: "Why, for the record" }),
+		undo = h("input", { type: "checkbox" }),
+		out = h("div.stack.tight", { role: "status" });
 	// A state that the action is not about would only be refused; without a state the service takes those that it is about.
-	const fits = where?.state?.filter((one) => states.includes(one)), which = where ? { where: { ...where, state: fits ?? (kind === "rerun" ? ENDED : states) } } : { runs: touched.map((run) => run.id) };
-	const asked = () => ({ action: kind, ...which, ...(kind === "cancel" ? { compensate: undo.checked } : {}), ...(kind === "rerun" ? {} : { reason: reason.value }) });
+	const fits = where?.state?.filter((one) => states.includes(one)),
+		which = where
+			? { where: { ...where, state: fits ?? (kind === "rerun" ? ENDED : states) } }
+			: { runs: touched.map((run) => run.id) };
+	const asked = () => ({
+		action: kind,
+		...which,
+		...(kind === "cancel" ? { compensate: undo.checked } : {}),
+		...(kind === "rerun" ? {} : { reason: reason.value }),
+	});
 	let count = where ? 0 : touched.length;
-	const says = h("p", where ? "Looking for the runs that match …" : `This will ${does} ${counted(count, "run")}.`, left ? ` ${counted(left, "run is", "runs are")} left as ${left === 1 ? "it is" : "they are"}: ${why}.` : "");
-	const controller = new AbortController(), key = once();
+	const says = h(
+		"p",
+		where ? "Looking for the runs that match …" : `This will ${does} ${counted(count, "run")}.`,
+		left ? ` ${counted(left, "run is", "runs are")} left as ${left === 1 ? "it is" : "they are"}: ${why}.` : "",
+	);
+	const controller = new AbortController(),
+		key = once();
 	const dialog = openDialog({
-		title, wide: true, kind: tone, label: count ? `${verb} ${counted(count, "run")}` : "Nothing to do",
-		body: [says, touched.length ? table("Runs that this touches", ["State", "Workflow", "Key", "Run"], touched.slice(0, SHOWN).map((run) => [badge(run.state), said(run.workflow, 60), run.business_key ? said(run.business_key, 60) : "–", h("span.mono", { title: run.id }, shortId(run.id))])) : null,
-			where ? h("p.muted", "The newest of them are shown. The job is about those that match when it starts.") : touched.length > SHOWN ? h("p.muted", `and ${counted(touched.length - SHOWN, "more", "more")}`) : null,
-			kind === "rerun" ? null : field("Reason", reason), kind === "cancel" ? h("label.row", undo, "Undo first what the runs did") : null, out],
+		title,
+		wide: true,
+		kind: tone,
+		label: count ? `${verb} ${counted(count, "run")}` : "Nothing to do",
+		body: [
+			says,
+			touched.length
+				? table(
+						"Runs that this touches",
+						["State", "Workflow", "Key", "Run"],
+						touched
+							.slice(0, SHOWN)
+							.map((run) => [
+								badge(run.state),
+								said(run.workflow, 60),
+								run.business_key ? said(run.business_key, 60) : "–",
+								h("span.mono", { title: run.id }, shortId(run.id)),
+							]),
+					)
+				: null,
+			where
+				? h("p.muted", "The newest of them are shown. The job is about those that match when it starts.")
+				: touched.length > SHOWN
+					? h("p.muted", `and ${counted(touched.length - SHOWN, "more", "more")}`)
+					: null,
+			kind === "rerun" ? null : field("Reason", reason),
+			kind === "cancel" ? h("label.row", undo, "Undo first what the runs did") : null,
+			out,
+		],
 		act: async () => {
 			if (!count) return true;
 			const { job } = await post("/runs/bulk", asked(), key);
@@ -41,7 +115,14 @@ export function bulkDialog(kind, runs, done, where) {
 			if (!told) return true;
 			if (told.done) toast("ok", `${counted(told.done, "run")} ${past}.`);
 			if (!told.refused && !told.unchanged) return true;
-			put(out, h("p", `${counted(told.done, "run")} ${past}; ${counted(told.refused + told.unchanged, "run")} left as they are.`), jobRuns((await get(`/jobs/${job}/runs`, { limit: 100 })).runs.filter((one) => one.result !== "done")));
+			put(
+				out,
+				h(
+					"p",
+					`${counted(told.done, "run")} ${past}; ${counted(told.refused + told.unchanged, "run")} left as they are.`,
+				),
+				jobRuns((await get(`/jobs/${job}/runs`, { limit: 100 })).runs.filter((one) => one.result !== "done")),
+			);
 			submit.hidden = true;
 			return false;
 		},
@@ -52,19 +133,27 @@ export function bulkDialog(kind, runs, done, where) {
 	if (fits?.length === 0) put(says, `None of the states in the filter fits: ${why}.`);
 	else if (count || where) {
 		submit.disabled = !count;
-		void post("/runs/bulk", { ...asked(), dry_run: true }).catch(refused).then((told) => {
-			if (told instanceof Problem) return void put(where ? says : out, problemBox(told.message));
-			submit.disabled = false;
-			if (!where) return;
-			count = told.runs;
-			put(says, count ? `This will ${does} all ${counted(count, "run")} that match.` : `No run that matches can be ${past}: ${why}.`);
-			if (count) put(submit, `${verb} ${counted(count, "run")}`);
-		});
+		void post("/runs/bulk", { ...asked(), dry_run: true })
+			.catch(refused)
+			.then((told) => {
+				if (told instanceof Problem) return void put(where ? says : out, problemBox(told.message));
+				submit.disabled = false;
+				if (!where) return;
+				count = told.runs;
+				put(
+					says,
+					count
+						? `This will ${does} all ${counted(count, "run")} that match.`
+						: `No run that matches can be ${past}: ${why}.`,
+				);
+				if (count) put(submit, `${verb} ${counted(count, "run")}`);
+			});
 	}
 
 	/** The job once it is done, or null if the dialog was closed before. @param {string} job */
 	async function follow(job) {
-		const bar = h("progress", { "aria-label": "Progress of the job", max: 1, value: 0 }), text = h("p.muted");
+		const bar = h("progress", { "aria-label": "Progress of the job", max: 1, value: 0 }),
+			text = h("p.muted");
 		put(out, text, bar);
 		while (!controller.signal.aborted) {
 			const told = await get(`/jobs/${job}`);
@@ -79,4 +168,15 @@ export function bulkDialog(kind, runs, done, where) {
 }
 
 /** What became of runs of a job. @param {any[]} runs */
-export const jobRuns = (runs) => table("Runs of the job", ["Run", "Result", "Why"], runs.map((one) => [runLink(one.run_id), words(one.result), one.new_run_id ? runLink(one.new_run_id) : said(one.detail ?? (one.result === "unchanged" ? "nothing was left to do" : "–"))]));
+export const jobRuns = (runs) =>
+	table(
+		"Runs of the job",
+		["Run", "Result", "Why"],
+		runs.map((one) => [
+			runLink(one.run_id),
+			words(one.result),
+			one.new_run_id
+				? runLink(one.new_run_id)
+				: said(one.detail ?? (one.result === "unchanged" ? "nothing was left to do" : "–")),
+		]),
+	);

@@ -18,10 +18,26 @@ export function openDialog({ title, body, act, label = "OK", kind = "primary", d
 	const problem = h("div.problem", { role: "alert" });
 	const heading = h("h2", { id: unique("title") }, title);
 	const submit = act && h("button", { class: `button ${kind}`, type: "submit" }, label);
-	const form = h("form", { method: "dialog", novalidate: true, on: { submit: send } },
-		h("header", heading, h("button.button.plain.small", { type: "button", "aria-label": "Close", on: { click: () => element.close() } }, icon("cross"))),
+	const form = h(
+		"form",
+		{ method: "dialog", novalidate: true, on: { submit: send } },
+		h(
+			"header",
+			heading,
+			h(
+				"button.button.plain.small",
+				{ type: "button", "aria-label": "Close", on: { click: () => element.close() } },
+				icon("cross"),
+			),
+		),
 		h("div.content", body, problem),
-		h("footer", extra, h("button.button", { type: "button", on: { click: () => element.close() } }, act ? "Cancel" : "Close"), submit));
+		h(
+			"footer",
+			extra,
+			h("button.button", { type: "button", on: { click: () => element.close() } }, act ? "Cancel" : "Close"),
+			submit,
+		),
+	);
 	const element = h("dialog", { class: wide ? "wide" : "", "aria-labelledby": heading.id, on: { close: ended } }, form);
 	/** Notices that the dialog showed stay. */
 	function ended() {
@@ -58,12 +74,17 @@ export function openDialog({ title, body, act, label = "OK", kind = "primary", d
  */
 export function ask({ text, more, below, path, given = () => ({}), isNeeded, then, ...options }) {
 	const reason = input({ autofocus: !more, placeholder: "Why, for the record" });
-	openDialog({ label: options.title, ...options, body: [text && h("p", text), more, field("Reason", reason), below], act: async () => {
-		if (isNeeded && !reason.value.trim()) throw new TypeError("Give a reason.");
-		const answer = await post(typeof path === "string" ? path : path(), { reason: reason.value, ...given() });
-		then(answer);
-		return answer;
-	} });
+	openDialog({
+		label: options.title,
+		...options,
+		body: [text && h("p", text), more, field("Reason", reason), below],
+		act: async () => {
+			if (isNeeded && !reason.value.trim()) throw new TypeError("Give a reason.");
+			const answer = await post(typeof path === "string" ? path : path(), { reason: reason.value, ...given() });
+			then(answer);
+			return answer;
+		},
+	});
 }
 
 /** A value that a person types as JSON. An empty text is undefined. @param {string} text @param {string} what */
@@ -72,7 +93,7 @@ export function readJson(text, what) {
 	try {
 		return JSON.parse(text);
 	} catch (error) {
-		throw new TypeError(`${what} is not JSON: ${(error).message}`);
+		throw new TypeError(`${what} is not JSON: ${error.message}`);
 	}
 }
 

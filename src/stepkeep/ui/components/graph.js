@@ -5,17 +5,33 @@
 import { button, h, iconOf, line, pathOf, put, s, toneOf, words } from "../kit.js";
 import { layout } from "./layout.js";
 
-const WIDTH = 172, HEIGHT = 44, UNDO = 24, LONGEST = 21;
-const MOVING = new Set(["running", "validating"]), WAITING = new Set(["awaiting_approval", "awaiting_event", "awaiting_completion", "retrying"]);
+const WIDTH = 172,
+	HEIGHT = 44,
+	UNDO = 24,
+	LONGEST = 21;
+const MOVING = new Set(["running", "validating"]),
+	WAITING = new Set(["awaiting_approval", "awaiting_event", "awaiting_completion", "retrying"]);
 const STILL = new Set(["pending", "skipped", "cancelled"]);
 
 /** @param {{name: string, choose: (id: string) => void, signal: AbortSignal}} options */
 export function createGraph({ name, choose, signal }) {
-	const world = s("g"), canvas = s("svg.canvas", { role: "group", "aria-label": name }, markers(), world);
-	const element = h("div.graph", canvas, h("div.tools", button("Zoom in", () => zoom(1.25), { kind: "small", icon: "plus", hidden: true }), button("Zoom out", () => zoom(0.8), { kind: "small", icon: "dash", hidden: true }),
-		button("Show all", () => fit(), { kind: "small", icon: "fit", hidden: true })));
+	const world = s("g"),
+		canvas = s("svg.canvas", { role: "group", "aria-label": name }, markers(), world);
+	const element = h(
+		"div.graph",
+		canvas,
+		h(
+			"div.tools",
+			button("Zoom in", () => zoom(1.25), { kind: "small", icon: "plus", hidden: true }),
+			button("Zoom out", () => zoom(0.8), { kind: "small", icon: "dash", hidden: true }),
+			button("Show all", () => fit(), { kind: "small", icon: "fit", hidden: true }),
+		),
+	);
 	const view = { x: 0, y: 0, k: 1 };
-	let size = { width: 1, height: 1 }, shape = "", isVertical = false, isTouched = false;
+	let size = { width: 1, height: 1 },
+		shape = "",
+		isVertical = false,
+		isTouched = false;
 	const drawn = new Map();
 	const edgesDrawn = new Map();
 	let nodes = [];
@@ -24,13 +40,19 @@ export function createGraph({ name, choose, signal }) {
 
 	const observer = new ResizeObserver(() => {
 		const vertical = element.clientWidth < 560;
-		if (vertical !== isVertical) { isVertical = vertical; shape = ""; update(); }
+		if (vertical !== isVertical) {
+			isVertical = vertical;
+			shape = "";
+			update();
+		}
 		if (!isTouched) fit();
 	});
 	observer.observe(element);
 	signal.addEventListener("abort", () => observer.disconnect());
 
-	function place() { world.setAttribute("transform", `translate(${view.x} ${view.y}) scale(${view.k})`); }
+	function place() {
+		world.setAttribute("transform", `translate(${view.x} ${view.y}) scale(${view.k})`);
+	}
 	function fit() {
 		const { clientWidth: w, clientHeight: t } = element;
 		if (!w || !t) return;
@@ -43,37 +65,51 @@ export function createGraph({ name, choose, signal }) {
 		place();
 	}
 	function zoom(factor, cx = element.clientWidth / 2, cy = element.clientHeight / 2) {
-		const k = Math.max(0.02, Math.min(3, view.k * factor)), by = k / view.k;
+		const k = Math.max(0.02, Math.min(3, view.k * factor)),
+			by = k / view.k;
 		view.x = cx - (cx - view.x) * by;
 		view.y = cy - (cy - view.y) * by;
 		view.k = k;
 		isTouched = true;
 		place();
 	}
-	canvas.addEventListener("wheel", (event) => {
-		if (!event.ctrlKey && !event.metaKey) {
-			if (!event.shiftKey && Math.abs(event.deltaX) <= Math.abs(event.deltaY)) return;
+	canvas.addEventListener(
+		"wheel",
+		(event) => {
+			if (!event.ctrlKey && !event.metaKey) {
+				if (!event.shiftKey && Math.abs(event.deltaX) <= Math.abs(event.deltaY)) return;
+				event.preventDefault();
+				view.x -= event.deltaX || event.deltaY;
+				isTouched = true;
+				return place();
+			}
 			event.preventDefault();
-			view.x -= event.deltaX || event.deltaY;
-			isTouched = true;
-			return place();
-		}
-		event.preventDefault();
-		const box = canvas.getBoundingClientRect();
-		zoom(Math.exp(-event.deltaY / 300), event.clientX - box.left, event.clientY - box.top);
-	}, { passive: false });
+			const box = canvas.getBoundingClientRect();
+			zoom(Math.exp(-event.deltaY / 300), event.clientX - box.left, event.clientY - box.top);
+		},
+		{ passive: false },
+	);
 	canvas.addEventListener("pointerdown", (event) => {
 		if (event.button || event.target.closest(".node")) return;
 		const from = { x: event.clientX - view.x, y: event.clientY - view.y };
 		canvas.setPointerCapture(event.pointerId);
-		const move = (moved) => { view.x = moved.clientX - from.x; view.y = moved.clientY - from.y; isTouched = true; place(); };
+		const move = (moved) => {
+			view.x = moved.clientX - from.x;
+			view.y = moved.clientY - from.y;
+			isTouched = true;
+			place();
+		};
 		canvas.addEventListener("pointermove", move);
 		canvas.addEventListener("pointerup", () => canvas.removeEventListener("pointermove", move), { once: true });
 		canvas.addEventListener("pointercancel", () => canvas.removeEventListener("pointermove", move), { once: true });
 	});
 
 	function update() {
-		const now = JSON.stringify([nodes.map((one) => [one.id, Boolean(one.undo)]), edges.map((one) => [one.from, one.to]), isVertical]);
+		const now = JSON.stringify([
+			nodes.map((one) => [one.id, Boolean(one.undo)]),
+			edges.map((one) => [one.from, one.to]),
+			isVertical,
+		]);
 		if (now !== shape) {
 			shape = now;
 			rebuild();
@@ -91,7 +127,11 @@ export function createGraph({ name, choose, signal }) {
 	let places = new Map();
 	const back = s("g");
 	function rebuild() {
-		const found = layout(nodes.map((one) => ({ id: one.id, width: WIDTH, height: HEIGHT + (one.undo ? UNDO + 4 : 0) })), edges, { vertical: isVertical, layerGap: isVertical ? 34 : 56 });
+		const found = layout(
+			nodes.map((one) => ({ id: one.id, width: WIDTH, height: HEIGHT + (one.undo ? UNDO + 4 : 0) })),
+			edges,
+			{ vertical: isVertical, layerGap: isVertical ? 34 : 56 },
+		);
 		places = found.places;
 		size = { width: Math.max(1, found.width), height: Math.max(1, found.height) };
 		drawn.clear();
@@ -101,19 +141,52 @@ export function createGraph({ name, choose, signal }) {
 			edgesDrawn.set(`${one.from}\u0000${one.to}`, made);
 			return made;
 		});
-		put(world, s("g", lines), back, s("g", nodes.map((one) => build(one))));
+		put(
+			world,
+			s("g", lines),
+			back,
+			s(
+				"g",
+				nodes.map((one) => build(one)),
+			),
+		);
 	}
 
 	function build(node) {
 		const at = places.get(node.id);
 		const glyph = s("path.glyph", { transform: "translate(10 14)" });
-		const label = s("text", { x: 33, y: 19 }, cut(node.label)), sub = s("text.sub", { x: 33, y: 34 });
-		const made = s("g.node", { tabindex: "0", role: "button", transform: `translate(${at.x} ${at.y})`, on: { click: () => choose(node.id), keydown: open(node.id) } },
-			s("title"), s("rect.box", { width: WIDTH, height: HEIGHT, rx: 8 }), s("rect.stripe", { x: 0.5, y: 9, width: 3, height: HEIGHT - 18, rx: 1.5 }), glyph, label, sub);
+		const label = s("text", { x: 33, y: 19 }, cut(node.label)),
+			sub = s("text.sub", { x: 33, y: 34 });
+		const made = s(
+			"g.node",
+			{
+				tabindex: "0",
+				role: "button",
+				transform: `translate(${at.x} ${at.y})`,
+				on: { click: () => choose(node.id), keydown: open(node.id) },
+			},
+			s("title"),
+			s("rect.box", { width: WIDTH, height: HEIGHT, rx: 8 }),
+			s("rect.stripe", { x: 0.5, y: 9, width: 3, height: HEIGHT - 18, rx: 1.5 }),
+			glyph,
+			label,
+			sub,
+		);
 		let undo = null;
 		if (node.undo) {
-			undo = s("g.node", { tabindex: "0", role: "button", transform: `translate(${at.x + 22} ${at.y + HEIGHT + 4})`, on: { click: () => choose(node.undo.id), keydown: open(node.undo.id) } },
-				s("title"), s("rect.box", { width: WIDTH - 22, height: UNDO, rx: 6 }), s("path.glyph", { transform: "translate(7 4)" }), s("text.sub", { x: 28, y: 16 }));
+			undo = s(
+				"g.node",
+				{
+					tabindex: "0",
+					role: "button",
+					transform: `translate(${at.x + 22} ${at.y + HEIGHT + 4})`,
+					on: { click: () => choose(node.undo.id), keydown: open(node.undo.id) },
+				},
+				s("title"),
+				s("rect.box", { width: WIDTH - 22, height: UNDO, rx: 6 }),
+				s("path.glyph", { transform: "translate(7 4)" }),
+				s("text.sub", { x: 28, y: 16 }),
+			);
 		}
 		drawn.set(node.id, { made, glyph, sub, undo, state: "" });
 		return [made, undo];
@@ -130,12 +203,22 @@ export function createGraph({ name, choose, signal }) {
 		const now = `${node.state}|${node.sub}|${node.undo?.state ?? ""}|${chosen === node.id}|${chosen === node.undo?.id}`;
 		if (!one || one.state === now) return;
 		one.state = now;
-		paint(one.made, node.state, chosen === node.id, `${line(node.label, 200)}: ${words(node.state)}${node.tip ? `. ${line(node.tip, 300)}` : ""}`);
+		paint(
+			one.made,
+			node.state,
+			chosen === node.id,
+			`${line(node.label, 200)}: ${words(node.state)}${node.tip ? `. ${line(node.tip, 300)}` : ""}`,
+		);
 		one.glyph.setAttribute("d", pathOf(iconOf(node.state)));
 		one.sub.textContent = cut(node.sub, 25);
 		if (!one.undo || !node.undo) return;
 		const isIdle = node.undo.state === "none";
-		paint(one.undo, isIdle ? "pending" : node.undo.state, chosen === node.undo.id, `Undo of ${line(node.label, 200)}: ${isIdle ? "not needed so far" : words(node.undo.state)}`);
+		paint(
+			one.undo,
+			isIdle ? "pending" : node.undo.state,
+			chosen === node.undo.id,
+			`Undo of ${line(node.label, 200)}: ${isIdle ? "not needed so far" : words(node.undo.state)}`,
+		);
 		one.undo.querySelector(".glyph").setAttribute("d", pathOf(isIdle ? "undo" : iconOf(node.undo.state)));
 		one.undo.querySelector("text").textContent = isIdle ? "undo" : `undo: ${words(node.undo.state).toLowerCase()}`;
 	}
@@ -147,12 +230,16 @@ export function createGraph({ name, choose, signal }) {
 			const at = places.get(one.id);
 			return [at.x + 22, at.y + HEIGHT + 4 + UNDO / 2, at.x + WIDTH];
 		});
-		put(back, points.slice(1).map((to, at) => {
-			const from = points[at];
-			const d = isVertical ? `M${from[2]} ${from[1]} C${from[2] + 40} ${from[1]} ${to[2] + 40} ${to[1]} ${to[2] + 3} ${to[1]}`
-				: `M${from[0]} ${from[1]} C${from[0] - 30} ${from[1] + 26} ${to[2] + 30} ${to[1] + 26} ${to[2] + 4} ${to[1] + 2}`;
-			return s("path.edge.way-back", { d, "marker-end": "url(#arrow-back)" });
-		}));
+		put(
+			back,
+			points.slice(1).map((to, at) => {
+				const from = points[at];
+				const d = isVertical
+					? `M${from[2]} ${from[1]} C${from[2] + 40} ${from[1]} ${to[2] + 40} ${to[1]} ${to[2] + 3} ${to[1]}`
+					: `M${from[0]} ${from[1]} C${from[0] - 30} ${from[1] + 26} ${to[2] + 30} ${to[1] + 26} ${to[2] + 4} ${to[1] + 2}`;
+				return s("path.edge.way-back", { d, "marker-end": "url(#arrow-back)" });
+			}),
+		);
 	}
 
 	return {
@@ -167,24 +254,56 @@ export function createGraph({ name, choose, signal }) {
 }
 
 function paint(made, state, isChosen, tip) {
-	const kind = MOVING.has(state) ? "moves" : WAITING.has(state) ? "waits" : state === "failed" ? "fails" : STILL.has(state) ? "still" : "";
+	const kind = MOVING.has(state)
+		? "moves"
+		: WAITING.has(state)
+			? "waits"
+			: state === "failed"
+				? "fails"
+				: STILL.has(state)
+					? "still"
+					: "";
 	made.setAttribute("class", `node tone-${toneOf(state)} ${kind}${isChosen ? " chosen" : ""}`);
 	made.dataset.state = state;
 	made.setAttribute("aria-label", tip);
 	made.querySelector("title").textContent = tip;
 }
 
-const cut = (text, most = LONGEST) => { const one = line(text, 200); return one.length > most ? `${one.slice(0, most - 1)}…` : one; };
+const cut = (text, most = LONGEST) => {
+	const one = line(text, 200);
+	return one.length > most ? `${one.slice(0, most - 1)}…` : one;
+};
 
 function markers() {
-	return s("defs", [["arrow", ""], ["arrow-taken", " taken"], ["arrow-back", " way-back"]].map(([id, kind]) =>
-		s("marker", { id, viewBox: "0 0 8 8", refX: 7, refY: 4, markerWidth: 7, markerHeight: 7, markerUnits: "userSpaceOnUse", orient: "auto-start-reverse" },
-			s("path", { class: `arrow${kind}`, d: "M0 0.8L7.5 4 0 7.2z" }))));
+	return s(
+		"defs",
+		[
+			["arrow", ""],
+			["arrow-taken", " taken"],
+			["arrow-back", " way-back"],
+		].map(([id, kind]) =>
+			s(
+				"marker",
+				{
+					id,
+					viewBox: "0 0 8 8",
+					refX: 7,
+					refY: 4,
+					markerWidth: 7,
+					markerHeight: 7,
+					markerUnits: "userSpaceOnUse",
+					orient: "auto-start-reverse",
+				},
+				s("path", { class: `arrow${kind}`, d: "M0 0.8L7.5 4 0 7.2z" }),
+			),
+		),
+	);
 }
 
 function curve(points, vertical) {
 	const [first, ...rest] = points;
-	let d = `M${first[0]} ${first[1]}`, [x, y] = first;
+	let d = `M${first[0]} ${first[1]}`,
+		[x, y] = first;
 	for (const [a, b] of rest) {
 		const mid = vertical ? (y + b) / 2 : (x + a) / 2;
 		d += vertical ? ` C${x} ${mid} ${a} ${mid} ${a} ${b}` : ` C${mid} ${y} ${mid} ${b} ${a} ${b}`;

@@ -6,18 +6,28 @@ import { h } from "../dom.js";
 import { bytes, inert } from "../format.js";
 import { copyButton } from "./parts.js";
 
-const TEXT = 600, ITEMS = 100, OPEN_ITEMS = 12;
+const TEXT = 600,
+	ITEMS = 100,
+	OPEN_ITEMS = 12;
 
 /** @param {{open?: boolean, label?: string}} [options] */
 export function jsonView(value, options = {}) {
-	return h("div.json-box", copyButton(JSON.stringify(value, null, 2) ?? "null", "Copy as JSON"),
-		h("div.json", { tabindex: "0", role: "region", "aria-label": options.label ?? "JSON value" }, branch(null, value, 0, options.open ?? true)));
+	return h(
+		"div.json-box",
+		copyButton(JSON.stringify(value, null, 2) ?? "null", "Copy as JSON"),
+		h(
+			"div.json",
+			{ tabindex: "0", role: "region", "aria-label": options.label ?? "JSON value" },
+			branch(null, value, 0, options.open ?? true),
+		),
+	);
 }
 
 function branch(name, value, depth, isOpen) {
 	const label = name === null ? null : [h("span.key", h("bdi", inert(name).slice(0, 300))), ": "];
 	if (value === null || typeof value !== "object") return h("div.leaf", label, leaf(value));
-	const isList = Array.isArray(value), size = isList ? value.length : Object.keys(value).length;
+	const isList = Array.isArray(value),
+		size = isList ? value.length : Object.keys(value).length;
 	if (!size) return h("div.leaf", label, isList ? "[ ]" : "{ }");
 	const list = h("ul", { role: "list" });
 	const items = () => (isList ? value.map((one, at) => [String(at), one]) : Object.entries(value));
@@ -32,8 +42,12 @@ function branch(name, value, depth, isOpen) {
 		isBuilt = true;
 		fill(list, items(), 0, depth);
 	};
-	const details = h("details", { on: { toggle: () => details.open && build() } },
-		h("summary", label, h("span.preview", preview(value, isList, size))), list);
+	const details = h(
+		"details",
+		{ on: { toggle: () => details.open && build() } },
+		h("summary", label, h("span.preview", preview(value, isList, size))),
+		list,
+	);
 	if (isOpen && depth < 3 && size <= OPEN_ITEMS) {
 		build();
 		details.open = true;
@@ -42,17 +56,34 @@ function branch(name, value, depth, isOpen) {
 }
 
 function fill(list, items, from, depth) {
-	for (const [name, value] of items.slice(from, from + ITEMS)) list.append(h("li", branch(name, value, depth + 1, items.length <= OPEN_ITEMS)));
+	for (const [name, value] of items.slice(from, from + ITEMS))
+		list.append(h("li", branch(name, value, depth + 1, items.length <= OPEN_ITEMS)));
 	const left = items.length - from - ITEMS;
 	if (left <= 0) return;
-	const more = h("li", h("button.button.small", { type: "button", on: { click: () => { more.remove(); fill(list, items, from + ITEMS, depth); } } },
-		`Show ${Math.min(ITEMS, left)} of ${left.toLocaleString("en")} more`));
+	const more = h(
+		"li",
+		h(
+			"button.button.small",
+			{
+				type: "button",
+				on: {
+					click: () => {
+						more.remove();
+						fill(list, items, from + ITEMS, depth);
+					},
+				},
+			},
+			`Show ${Math.min(ITEMS, left)} of ${left.toLocaleString("en")} more`,
+		),
+	);
 	list.append(more);
 }
 
 function preview(value, isList, size) {
 	if (isList) return `[ ${size.toLocaleString("en")} ${size === 1 ? "item" : "items"} ]`;
-	const names = Object.keys(value).slice(0, 4).map((one) => inert(one).slice(0, 24));
+	const names = Object.keys(value)
+		.slice(0, 4)
+		.map((one) => inert(one).slice(0, 24));
 	return `{ ${names.join(", ")}${size > 4 ? `, … ${size - 4} more` : ""} }`;
 }
 
@@ -61,10 +92,19 @@ function leaf(value) {
 		if (!value) return h("span.string", { title: "an empty text" }, '""');
 		const text = h("bdi.string", `"${inert(value.slice(0, TEXT))}${value.length > TEXT ? "…" : '"'}`);
 		if (value.length <= TEXT) return text;
-		const more = h("button.button.small", { type: "button", on: { click: () => {
-			text.textContent = `"${inert(value.slice(0, 200_000))}${value.length > 200_000 ? "… (copy for the rest)" : '"'}`;
-			more.remove();
-		} } }, `Show all ${bytes(value.length)}`);
+		const more = h(
+			"button.button.small",
+			{
+				type: "button",
+				on: {
+					click: () => {
+						text.textContent = `"${inert(value.slice(0, 200_000))}${value.length > 200_000 ? "… (copy for the rest)" : '"'}`;
+						more.remove();
+					},
+				},
+			},
+			`Show all ${bytes(value.length)}`,
+		);
 		return [text, " ", more];
 	}
 	return h("span", { class: typeof value === "number" ? "number" : "word" }, String(value));

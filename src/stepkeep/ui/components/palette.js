@@ -7,15 +7,33 @@ import { badge, get, h, icon, line, put, unique } from "../kit.js";
 export function openPalette(commands, go) {
 	const listId = unique("palette");
 	const box = h("input.input", {
-		type: "text", placeholder: "Find a run, a page or an action", "aria-label": "Find a run, a page or an action", autocomplete: "off",
-		spellcheck: "false", role: "combobox", "aria-expanded": "true", "aria-controls": listId, on: { input: changed, keydown: pressed },
+		type: "text",
+		placeholder: "Find a run, a page or an action",
+		"aria-label": "Find a run, a page or an action",
+		autocomplete: "off",
+		spellcheck: "false",
+		role: "combobox",
+		"aria-expanded": "true",
+		"aria-controls": listId,
+		on: { input: changed, keydown: pressed },
 	});
 	const list = h("ul", { id: listId, role: "listbox", "aria-label": "Matches" });
-	const element = h("dialog.palette", { "aria-label": "Command palette", on: {
-		close: () => element.remove(), click: (event) => event.target === element && element.close() } }, h("div.inner", box, list));
+	const element = h(
+		"dialog.palette",
+		{
+			"aria-label": "Command palette",
+			on: {
+				close: () => element.remove(),
+				click: (event) => event.target === element && element.close(),
+			},
+		},
+		h("div.inner", box, list),
+	);
 	let shown = [];
 	let runs = [];
-	let at = 0, timer = 0, asked = 0;
+	let at = 0,
+		timer = 0,
+		asked = 0;
 
 	function changed() {
 		clearTimeout(timer);
@@ -30,17 +48,37 @@ export function openPalette(commands, go) {
 		const found = await get("/runs", { text, limit: 8 }).catch(() => ({ runs: [] }));
 		if (mine !== asked || !element.open) return;
 		runs = found.runs.map((run) => ({
-			label: `${run.workflow} ${run.business_key ?? ""} ${run.id}`, icon: "runs", state: run.state, act: () => go(`/runs/${run.id}`) }));
+			label: `${run.workflow} ${run.business_key ?? ""} ${run.id}`,
+			icon: "runs",
+			state: run.state,
+			act: () => go(`/runs/${run.id}`),
+		}));
 		draw();
 	}
 	function draw() {
 		const wanted = box.value.trim().toLowerCase().split(/\s+/).filter(Boolean);
 		shown = [...commands.filter((one) => wanted.every((word) => one.label.toLowerCase().includes(word))), ...runs];
 		at = Math.min(at, Math.max(0, shown.length - 1));
-		put(list, shown.length ? shown.map((one, place) => h("li", {
-			role: "option", id: `${listId}-${place}`, "aria-selected": String(place === at), on: { click: () => choose(place), mousemove: () => mark(place) } },
-		icon(one.icon), h("span.cut", line(one.label, 120)), one.state && badge(one.state), one.keys && h("kbd", one.keys)))
-			: h("li.muted", { role: "option", "aria-selected": "false" }, "Nothing matches."));
+		put(
+			list,
+			shown.length
+				? shown.map((one, place) =>
+						h(
+							"li",
+							{
+								role: "option",
+								id: `${listId}-${place}`,
+								"aria-selected": String(place === at),
+								on: { click: () => choose(place), mousemove: () => mark(place) },
+							},
+							icon(one.icon),
+							h("span.cut", line(one.label, 120)),
+							one.state && badge(one.state),
+							one.keys && h("kbd", one.keys),
+						),
+					)
+				: h("li.muted", { role: "option", "aria-selected": "false" }, "Nothing matches."),
+		);
 		box.setAttribute("aria-activedescendant", `${listId}-${at}`);
 	}
 	function mark(place) {

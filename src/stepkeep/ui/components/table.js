@@ -10,27 +10,56 @@ import { h, put, unique } from "../dom.js";
  *   card: (row: T) => Child, version: (row: T) => unknown, selectable?: boolean,
  *   selected?: (keys: Set<string>) => void, end?: () => void, signal: AbortSignal, seen?: (rows: T[]) => void, empty: () => Node}} options
  */
-export function createTable({ name, columns, key, open, card, version, selectable, selected, end, signal, seen, empty }) {
+export function createTable({
+	name,
+	columns,
+	key,
+	open,
+	card,
+	version,
+	selectable,
+	selected,
+	end,
+	signal,
+	seen,
+	empty,
+}) {
 	let rows = [];
 	const made = new Map();
 	const chosen = new Set();
 	let known = new Set();
-	let current = -1, isNarrow = false, height = 38, isFirst = true;
+	let current = -1,
+		isNarrow = false,
+		height = 38,
+		isFirst = true;
 
 	const template = (selectable ? "1.5rem " : "") + columns.map((one) => one.width).join(" ");
-	const all = h("input", { type: "checkbox", "aria-label": "Select all rows shown", on: { change: () => chooseAll(all.checked) } });
-	const head = h("div.gridhead", { role: "row", "aria-rowindex": "1" },
+	const all = h("input", {
+		type: "checkbox",
+		"aria-label": "Select all rows shown",
+		on: { change: () => chooseAll(all.checked) },
+	});
+	const head = h(
+		"div.gridhead",
+		{ role: "row", "aria-rowindex": "1" },
 		selectable && h("span.check", { role: "columnheader" }, all),
-		columns.map((one) => h("span", { role: "columnheader", class: one.right ? "right" : "" }, one.label)));
+		columns.map((one) => h("span", { role: "columnheader", class: one.right ? "right" : "" }, one.label)),
+	);
 	head.style.gridTemplateColumns = template;
-	const spacer = h("div.spacer"), top = h("div", { role: "rowgroup", id: unique("head") }, head);
+	const spacer = h("div.spacer"),
+		top = h("div", { role: "rowgroup", id: unique("head") }, head);
 	// The part that scrolls has the focus, and is the grid; its head stands above it.
-	const scroller = h("div.scroller", { tabindex: "0", "aria-label": name, on: { scroll: schedule, keydown: pressed } }, spacer);
+	const scroller = h(
+		"div.scroller",
+		{ tabindex: "0", "aria-label": name, on: { scroll: schedule, keydown: pressed } },
+		spacer,
+	);
 	const foot = h("div.foot", { role: "status" });
 	const element = h("div.grid", top, scroller, foot);
 	/** Without rows there is no grid to tell of. */
 	function setRoles() {
-		const isGrid = rows.length > 0, set = (key, value) => (isGrid ? scroller.setAttribute(key, value) : scroller.removeAttribute(key));
+		const isGrid = rows.length > 0,
+			set = (key, value) => (isGrid ? scroller.setAttribute(key, value) : scroller.removeAttribute(key));
 		top.hidden = isNarrow || !isGrid;
 		scroller.setAttribute("role", isGrid ? "grid" : "region");
 		set("aria-owns", top.id);
@@ -44,7 +73,10 @@ export function createTable({ name, columns, key, open, card, version, selectabl
 	function schedule() {
 		if (isScheduled) return;
 		isScheduled = true;
-		requestAnimationFrame(() => { isScheduled = false; draw(); });
+		requestAnimationFrame(() => {
+			isScheduled = false;
+			draw();
+		});
 	}
 	const observer = new ResizeObserver(() => {
 		const narrow = element.clientWidth < 680;
@@ -71,7 +103,8 @@ export function createTable({ name, columns, key, open, card, version, selectabl
 		const last = Math.min(rows.length, Math.ceil((scroller.scrollTop + scroller.clientHeight) / height) + 6);
 		const wanted = new Set();
 		for (let at = first; at < last; at += 1) {
-			const row = rows[at], id = key(row);
+			const row = rows[at],
+				id = key(row);
 			wanted.add(id);
 			let one = made.get(id);
 			const stamp = version(row);
@@ -103,13 +136,29 @@ export function createTable({ name, columns, key, open, card, version, selectabl
 	}
 
 	function make(row, id, at) {
-		const box = selectable && h("span.check", { role: "gridcell" }, h("input", {
-			type: "checkbox", tabindex: "-1", "aria-label": "Select this row", checked: chosen.has(id),
-			on: { change: (event) => choose(id, event.target.checked), click: (event) => event.stopPropagation() },
-		}));
-		const made = h("div.gridrow", { role: "row", id: `row-${id}`, on: { click: (event) => clicked(event, row) } },
-			box, isNarrow ? h("div.cardrow", { role: "gridcell" }, card(row))
-				: columns.map((one) => h("div", { class: `cell${one.right ? " right" : ""}`, role: "gridcell" }, one.cell(row))));
+		const box =
+			selectable &&
+			h(
+				"span.check",
+				{ role: "gridcell" },
+				h("input", {
+					type: "checkbox",
+					tabindex: "-1",
+					"aria-label": "Select this row",
+					checked: chosen.has(id),
+					on: { change: (event) => choose(id, event.target.checked), click: (event) => event.stopPropagation() },
+				}),
+			);
+		const made = h(
+			"div.gridrow",
+			{ role: "row", id: `row-${id}`, on: { click: (event) => clicked(event, row) } },
+			box,
+			isNarrow
+				? h("div.cardrow", { role: "gridcell" }, card(row))
+				: columns.map((one) =>
+						h("div", { class: `cell${one.right ? " right" : ""}`, role: "gridcell" }, one.cell(row)),
+					),
+		);
 		made.style.gridTemplateColumns = isNarrow ? (selectable ? "1.5rem minmax(0, 1fr)" : "minmax(0, 1fr)") : template;
 		return made;
 	}
@@ -144,7 +193,8 @@ export function createTable({ name, columns, key, open, card, version, selectabl
 		current = Math.max(0, Math.min(rows.length - 1, at));
 		const top = current * height;
 		if (top < scroller.scrollTop) scroller.scrollTop = top;
-		else if (top + height > scroller.scrollTop + scroller.clientHeight) scroller.scrollTop = top + height - scroller.clientHeight;
+		else if (top + height > scroller.scrollTop + scroller.clientHeight)
+			scroller.scrollTop = top + height - scroller.clientHeight;
 		draw();
 		scroller.setAttribute("aria-activedescendant", `row-${key(rows[current])}`);
 	}
@@ -153,9 +203,14 @@ export function createTable({ name, columns, key, open, card, version, selectabl
 		if (event.target !== scroller) return;
 		const pages = Math.max(1, Math.floor(scroller.clientHeight / height) - 1);
 		const acts = {
-			ArrowDown: () => moveTo(current + 1), ArrowUp: () => moveTo(current - 1), PageDown: () => moveTo(current + pages),
-			PageUp: () => moveTo(current - pages), Home: () => moveTo(0), End: () => moveTo(rows.length - 1),
-			Enter: () => openCurrent(), " ": () => toggleCurrent(),
+			ArrowDown: () => moveTo(current + 1),
+			ArrowUp: () => moveTo(current - 1),
+			PageDown: () => moveTo(current + pages),
+			PageUp: () => moveTo(current - pages),
+			Home: () => moveTo(0),
+			End: () => moveTo(rows.length - 1),
+			Enter: () => openCurrent(),
+			" ": () => toggleCurrent(),
 		};
 		const act = acts[event.key];
 		if (!act || event.ctrlKey || event.metaKey || event.altKey) return;
@@ -200,8 +255,14 @@ export function createTable({ name, columns, key, open, card, version, selectabl
 		/** Draws the rows in sight again. */
 		refresh: schedule,
 		keys: {
-			j: () => { scroller.focus({ preventScroll: true }); moveTo(current + 1); },
-			k: () => { scroller.focus({ preventScroll: true }); moveTo(current - 1); },
+			j: () => {
+				scroller.focus({ preventScroll: true });
+				moveTo(current + 1);
+			},
+			k: () => {
+				scroller.focus({ preventScroll: true });
+				moveTo(current - 1);
+			},
 			enter: openCurrent,
 			x: toggleCurrent,
 		},

@@ -5,19 +5,44 @@
 import { button, exact, h, icon, iconOf, line, now, put, span, toneOf, words } from "../kit.js";
 
 const LANE = 30;
-const SHOWN = new Set(["ready", "retrying", "running", "validating", "awaiting_approval", "awaiting_event", "awaiting_completion", "awaiting_children"]);
+const SHOWN = new Set([
+	"ready",
+	"retrying",
+	"running",
+	"validating",
+	"awaiting_approval",
+	"awaiting_event",
+	"awaiting_completion",
+	"awaiting_children",
+]);
 const THIN = new Set(["ready", "retrying"]);
 
 /** @param {{choose: (step: string) => void, signal: AbortSignal}} options */
 export function createTimeline({ choose, signal }) {
 	let lanes = [];
-	let from = 0, to = 1, start = 0, stop = 1, isZoomed = false, isLive = false;
+	let from = 0,
+		to = 1,
+		start = 0,
+		stop = 1,
+		isZoomed = false,
+		isLive = false;
 	const ticks = h("div.ticks", { title: "Drag to zoom, double-click to see all" });
-	const box = h("div.lanes", { tabindex: "0", role: "region", "aria-label": "Attempts by step", on: { scroll: () => draw() } });
+	const box = h("div.lanes", {
+		tabindex: "0",
+		role: "region",
+		"aria-label": "Attempts by step",
+		on: { scroll: () => draw() },
+	});
 	const element = h("div.timeline", h("div.axis", h("span"), ticks), box);
-	const tools = h("div.row", button("Zoom in", () => zoom(0.5), { kind: "small", icon: "plus", hidden: true }),
-		button("Zoom out", () => zoom(2), { kind: "small", icon: "dash", hidden: true }), button("Show all", reset, { kind: "small", icon: "fit", hidden: true }));
-	const timer = setInterval(() => { if (isLive && !document.hidden && element.isConnected) follow(); }, 1000);
+	const tools = h(
+		"div.row",
+		button("Zoom in", () => zoom(0.5), { kind: "small", icon: "plus", hidden: true }),
+		button("Zoom out", () => zoom(2), { kind: "small", icon: "dash", hidden: true }),
+		button("Show all", reset, { kind: "small", icon: "fit", hidden: true }),
+	);
+	const timer = setInterval(() => {
+		if (isLive && !document.hidden && element.isConnected) follow();
+	}, 1000);
 	signal.addEventListener("abort", () => clearInterval(timer));
 	const observer = new ResizeObserver(() => draw());
 	observer.observe(box);
@@ -25,12 +50,21 @@ export function createTimeline({ choose, signal }) {
 
 	function follow() {
 		stop = Math.max(start + 1, now());
-		if (!isZoomed) { from = start; to = stop + (stop - start) * 0.02; }
+		if (!isZoomed) {
+			from = start;
+			to = stop + (stop - start) * 0.02;
+		}
 		draw();
 	}
-	function reset() { isZoomed = false; from = start; to = stop + (stop - start) * 0.02; draw(); }
+	function reset() {
+		isZoomed = false;
+		from = start;
+		to = stop + (stop - start) * 0.02;
+		draw();
+	}
 	function zoom(factor) {
-		const middle = (from + to) / 2, half = Math.max(0.5, ((to - from) / 2) * factor);
+		const middle = (from + to) / 2,
+			half = Math.max(0.5, ((to - from) / 2) * factor);
 		if (factor > 1 && half * 2 >= stop - start) return reset();
 		isZoomed = true;
 		[from, to] = [middle - half, middle + half];
@@ -38,32 +72,50 @@ export function createTimeline({ choose, signal }) {
 	}
 	ticks.addEventListener("dblclick", reset);
 	ticks.addEventListener("pointerdown", (event) => {
-		const area = ticks.getBoundingClientRect(), began = event.clientX;
+		const area = ticks.getBoundingClientRect(),
+			began = event.clientX;
 		const moment = (x) => from + ((x - area.left) / area.width) * (to - from);
 		ticks.setPointerCapture(event.pointerId);
-		ticks.addEventListener("pointerup", (ended) => {
-			if (Math.abs(ended.clientX - began) < 6) return;
-			const [a, b] = [moment(Math.min(began, ended.clientX)), moment(Math.max(began, ended.clientX))];
-			isZoomed = true;
-			[from, to] = [a, Math.max(a + 1, b)];
-			draw();
-		}, { once: true });
+		ticks.addEventListener(
+			"pointerup",
+			(ended) => {
+				if (Math.abs(ended.clientX - began) < 6) return;
+				const [a, b] = [moment(Math.min(began, ended.clientX)), moment(Math.max(began, ended.clientX))];
+				isZoomed = true;
+				[from, to] = [a, Math.max(a + 1, b)];
+				draw();
+			},
+			{ once: true },
+		);
 	});
-	box.addEventListener("wheel", (event) => {
-		if (!event.ctrlKey && !event.metaKey) return;
-		event.preventDefault();
-		zoom(event.deltaY > 0 ? 1.25 : 0.8);
-	}, { passive: false });
+	box.addEventListener(
+		"wheel",
+		(event) => {
+			if (!event.ctrlKey && !event.metaKey) return;
+			event.preventDefault();
+			zoom(event.deltaY > 0 ? 1.25 : 0.8);
+		},
+		{ passive: false },
+	);
 
 	function draw() {
-		const first = Math.max(0, Math.floor(box.scrollTop / LANE) - 3), last = Math.min(lanes.length, Math.ceil((box.scrollTop + (box.clientHeight || 600)) / LANE) + 3);
+		const first = Math.max(0, Math.floor(box.scrollTop / LANE) - 3),
+			last = Math.min(lanes.length, Math.ceil((box.scrollTop + (box.clientHeight || 600)) / LANE) + 3);
 		const filler = h("div");
 		filler.style.height = `${lanes.length * LANE}px`;
-		put(box, filler, lanes.slice(first, last).map((lane, at) => drawLane(lane, first + at)));
+		put(
+			box,
+			filler,
+			lanes.slice(first, last).map((lane, at) => drawLane(lane, first + at)),
+		);
 		put(ticks, axis());
 	}
 	function axis() {
-		const width = to - from, steps = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 30_000, 60_000, 300_000, 900_000, 3_600_000, 14_400_000, 86_400_000, 604_800_000, 2_592_000_000];
+		const width = to - from,
+			steps = [
+				1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 30_000, 60_000, 300_000, 900_000, 3_600_000,
+				14_400_000, 86_400_000, 604_800_000, 2_592_000_000,
+			];
 		const most = Math.max(2, Math.floor((ticks.clientWidth || 500) / 90));
 		const step = steps.find((one) => width / one <= most) ?? width;
 		const found = [];
@@ -75,33 +127,64 @@ export function createTimeline({ choose, signal }) {
 		return found;
 	}
 	function drawLane(lane, at) {
-		const track = h("div.track", segments(lane).map((one) => bar(lane, one)));
-		const made = h("div.lane", h("button", { type: "button", class: `name tone-${toneOf(lane.state)}`, on: { click: () => choose(lane.name) } },
-			icon(lane.phase === "undo" ? "undo" : iconOf(lane.state)), h("span.cut", line(lane.name, 80)), h("span.offscreen", words(lane.state))), track);
+		const track = h(
+			"div.track",
+			segments(lane).map((one) => bar(lane, one)),
+		);
+		const made = h(
+			"div.lane",
+			h(
+				"button",
+				{ type: "button", class: `name tone-${toneOf(lane.state)}`, on: { click: () => choose(lane.name) } },
+				icon(lane.phase === "undo" ? "undo" : iconOf(lane.state)),
+				h("span.cut", line(lane.name, 80)),
+				h("span.offscreen", words(lane.state)),
+			),
+			track,
+		);
 		made.style.top = `${at * LANE}px`;
 		return made;
 	}
 	function bar(lane, one) {
 		if (one.to < from || one.from > to) return null;
 		const outcome = one.attempt ? one.attempt.state : one.state;
-		const said = one.attempt ? `attempt ${one.attempt.number}: ${words(outcome).toLowerCase()}${one.attempt.error ? `, ${line(one.attempt.error, 200)}` : ""}` : words(one.state).toLowerCase();
+		const said = one.attempt
+			? `attempt ${one.attempt.number}: ${words(outcome).toLowerCase()}${one.attempt.error ? `, ${line(one.attempt.error, 200)}` : ""}`
+			: words(one.state).toLowerCase();
 		const tip = `${line(lane.name, 80)}, ${said}, ${span(one.to - one.from)}, from ${exact(new Date(one.from).toISOString())}`;
-		const kind = THIN.has(one.state) ? " thin" : one.state.startsWith("awaiting_") ? " soft" : outcome === "lost" ? " lost" : "";
-		const made = h("button", { type: "button", tabindex: "-1", class: `bar tone-${toneOf(one.state === "ready" ? "queued" : lane.phase === "undo" && outcome === "succeeded" ? "rolled_back" : outcome === "open" ? "running" : outcome)}${kind}`, title: tip, "aria-label": tip, on: { click: () => choose(lane.name) } },
-			one.attempt && !kind ? h("span", `#${one.attempt.number}`) : null);
+		const soft = one.state.startsWith("awaiting_") ? " soft" : outcome === "lost" ? " lost" : "";
+		const kind = THIN.has(one.state) ? " thin" : soft;
+		const isUndone = lane.phase === "undo" && outcome === "succeeded";
+		const look = one.state === "ready" ? "queued" : isUndone ? "rolled_back" : outcome === "open" ? "running" : outcome;
+		const made = h(
+			"button",
+			{
+				type: "button",
+				tabindex: "-1",
+				class: `bar tone-${toneOf(look)}${kind}`,
+				title: tip,
+				"aria-label": tip,
+				on: { click: () => choose(lane.name) },
+			},
+			one.attempt && !kind ? h("span", `#${one.attempt.number}`) : null,
+		);
 		made.style.left = `${((one.from - from) / (to - from)) * 100}%`;
 		made.style.width = `${Math.max(0.1, ((one.to - one.from) / (to - from)) * 100)}%`;
 		return made;
 	}
 
 	return {
-		element, tools,
+		element,
+		tools,
 		show(next, began, ended) {
 			lanes = next.filter((one) => one.states.some((state) => SHOWN.has(state.state)));
 			start = began ? Date.parse(began) : now();
 			isLive = !ended;
 			stop = ended ? Math.max(Date.parse(ended), start + 1) : Math.max(now(), start + 1);
-			if (!isZoomed) { from = start; to = stop + (stop - start) * 0.02; }
+			if (!isZoomed) {
+				from = start;
+				to = stop + (stop - start) * 0.02;
+			}
 			box.style.height = `${Math.min(lanes.length * LANE + 2, 900)}px`;
 			draw();
 		},
@@ -118,9 +201,10 @@ export function segments(lane) {
 		// Validation belongs to the attempt whose result it looks at.
 		if (state === "validating") continue;
 		const next = lane.states.slice(at + 1).find((one) => one.state !== "validating");
-		const begins = Date.parse(since), ends = next ? Date.parse(next.at) : now();
+		const begins = Date.parse(since),
+			ends = next ? Date.parse(next.at) : now();
 		const isAttempt = state === "running";
-		const one = isAttempt ? lane.history[attempt] ?? { number: attempt + 1, state: "open" } : null;
+		const one = isAttempt ? (lane.history[attempt] ?? { number: attempt + 1, state: "open" }) : null;
 		if (isAttempt) attempt += 1;
 		found.push({ state, from: begins, to: ends, attempt: one });
 	}
@@ -129,5 +213,12 @@ export function segments(lane) {
 
 export function legend() {
 	const one = (tone, text, kind = "") => h("span", { class: `tone-${tone}` }, h("i", { class: kind }), text);
-	return h("div.legend", one("ok", "succeeded"), one("run", "running"), one("bad", "failed, timed out or lost"), one("wait", "waiting", "soft"), one("undo", "undone"));
+	return h(
+		"div.legend",
+		one("ok", "succeeded"),
+		one("run", "running"),
+		one("bad", "failed, timed out or lost"),
+		one("wait", "waiting", "soft"),
+		one("undo", "undone"),
+	);
 }

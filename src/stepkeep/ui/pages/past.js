@@ -11,20 +11,48 @@ const LOOK_MS = 120;
  */
 export function asItStood(view, past) {
 	const then = new Map(past.steps.map((one) => [one.name, one]));
-	return { ...view, run: { ...view.run, waiting_for: [] }, steps: view.steps.filter((one) => then.has(one.name)).map((one) => {
-		const { state, error, category, output, attempt: number } = then.get(one.name);
-		return {
-			...one, state, error, category, output, attempts: number ?? 0, history: one.history.slice(0, number ?? 0),
-			started_at: null, ended_at: null, until: null, record: null, progress: null, choices: [],
-		};
-	}) };
+	return {
+		...view,
+		run: { ...view.run, waiting_for: [] },
+		steps: view.steps
+			.filter((one) => then.has(one.name))
+			.map((one) => {
+				const { state, error, category, output, attempt: number } = then.get(one.name);
+				return {
+					...one,
+					state,
+					error,
+					category,
+					output,
+					attempts: number ?? 0,
+					history: one.history.slice(0, number ?? 0),
+					started_at: null,
+					ended_at: null,
+					until: null,
+					record: null,
+					progress: null,
+					choices: [],
+				};
+			}),
+	};
 }
 
 /** The slider that goes back in time: each place is an entry of the journal. @param {{run: string, signal: AbortSignal, shown: (past: any) => void}} options */
 export function pastBar({ run, signal, shown }) {
-	let last = 0, seq = 0, timer = 0;
-	const slider = h("input", { type: "range", min: "1", max: "1", value: "1", "aria-label": "Entry of the journal", on: { input: () => look(Number(slider.value)) } }), told_ = h("span.muted.grow", { role: "status" });
-	const back = button("Now", () => look(last), { kind: "small primary", icon: "right" }), element = h("div.past.row", { hidden: true }, icon("clock"), h("span", "Back in time"), slider, told_, back);
+	let last = 0,
+		seq = 0,
+		timer = 0;
+	const slider = h("input", {
+			type: "range",
+			min: "1",
+			max: "1",
+			value: "1",
+			"aria-label": "Entry of the journal",
+			on: { input: () => look(Number(slider.value)) },
+		}),
+		told_ = h("span.muted.grow", { role: "status" });
+	const back = button("Now", () => look(last), { kind: "small primary", icon: "right" }),
+		element = h("div.past.row", { hidden: true }, icon("clock"), h("span", "Back in time"), slider, told_, back);
 	function look(next) {
 		seq = Math.max(1, Math.min(last, next));
 		slider.value = String(seq);
@@ -41,7 +69,19 @@ export function pastBar({ run, signal, shown }) {
 	function show(past) {
 		back.hidden = !past;
 		element.classList.toggle("then", Boolean(past));
-		put(told_, past ? [`after entry ${past.at.seq} of ${last}, `, moment(past.at.time), ": ", words(past.at.event).toLowerCase(), " by ", said(past.at.actor, 60)] : `${counted(last, "entry", "entries")}, each a moment to look at`);
+		put(
+			told_,
+			past
+				? [
+						`after entry ${past.at.seq} of ${last}, `,
+						moment(past.at.time),
+						": ",
+						words(past.at.event).toLowerCase(),
+						" by ",
+						said(past.at.actor, 60),
+					]
+				: `${counted(last, "entry", "entries")}, each a moment to look at`,
+		);
 		shown(past);
 	}
 	return {

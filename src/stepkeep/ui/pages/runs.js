@@ -1,51 +1,154 @@
 /**
  * The runs: a live table with search, filters in the address, saved views, health, and actions on many runs.
  */
-import { ago, badge, button, counted, createReloader, createStore, empty, every, field, follow, get, go, h, href, icon, inert, input, lasted, line, may, moment, openDialog, Problem, problemBox, put, refused, said, select, setQuery, shortId, skeleton, SMALL, words } from "../kit.js";
+import {
+	ago,
+	badge,
+	button,
+	counted,
+	createReloader,
+	createStore,
+	empty,
+	every,
+	field,
+	follow,
+	get,
+	go,
+	h,
+	href,
+	icon,
+	inert,
+	input,
+	lasted,
+	line,
+	may,
+	moment,
+	openDialog,
+	Problem,
+	problemBox,
+	put,
+	refused,
+	said,
+	select,
+	setQuery,
+	shortId,
+	skeleton,
+	SMALL,
+	words,
+} from "../kit.js";
 import { BULK, bulkDialog } from "../components/bulk.js";
 import { createTable } from "../components/table.js";
 import { startDialog } from "../components/start.js";
 import { createHealth, healthView } from "../health.js";
 
-const PAGE = 100, MOST = 20_000;
-const LIVE = BULK.cancel[5], STATES = [...LIVE, ...BULK.rerun[5]];
-const GROUPS = ([
-	["all", "All", []], ["live", "Live", LIVE],
-	["blocked", "Blocked", ["blocked"]], ["failed", "Failed", ["failed"]], ["rolled_back", "Rolled back", ["rolled_back"]], ["succeeded", "Succeeded", ["succeeded"]], ["cancelled", "Cancelled", ["cancelled"]]]);
+const PAGE = 100,
+	MOST = 20_000;
+const LIVE = BULK.cancel[5],
+	STATES = [...LIVE, ...BULK.rerun[5]];
+const GROUPS = [
+	["all", "All", []],
+	["live", "Live", LIVE],
+	["blocked", "Blocked", ["blocked"]],
+	["failed", "Failed", ["failed"]],
+	["rolled_back", "Rolled back", ["rolled_back"]],
+	["succeeded", "Succeeded", ["succeeded"]],
+	["cancelled", "Cancelled", ["cancelled"]],
+];
 const FILTERS = ["text", "workflow", "business_key", "correlation_id", "label", "error", "since", "until", "state"];
-const BULK_ICONS = [["cancel", "slash"], ["rerun", "retry"], ["pause", "pause"], ["resume", "play"]];
+const BULK_ICONS = [
+	["cancel", "slash"],
+	["rerun", "retry"],
+	["pause", "pause"],
+	["resume", "play"],
+];
 
 /** @param {Context} context */
 export function runsPage(context) {
 	const { signal } = context;
 	const filters = readFilters(context.query);
-	const store = createStore({ runs: ([]), next: (null), total: (null), complete: true, looked: (null), problem: "", loaded: false });
+	const store = createStore({
+		runs: [],
+		next: null,
+		total: null,
+		complete: true,
+		looked: null,
+		problem: "",
+		loaded: false,
+	});
 	const health = createHealth(signal, () => table.refresh());
-	let isLoadingMore = false, generation = 0, asked = 0;
+	let isLoadingMore = false,
+		generation = 0,
+		asked = 0;
 
 	const columns = [
 		{ id: "state", label: "State", width: "7.25rem", cell: (run) => badge(run.state) },
-		{ id: "run", label: "Workflow", width: "minmax(6rem, 1fr)", cell: (run) => [h("a.cut", { href: href(`/runs/${run.id}`) }, said(run.workflow, 80)), h("span.faint", `v${run.version}`), run.quarantined && h("span.chip", "quarantined")] },
+		{
+			id: "run",
+			label: "Workflow",
+			width: "minmax(6rem, 1fr)",
+			cell: (run) => [
+				h("a.cut", { href: href(`/runs/${run.id}`) }, said(run.workflow, 80)),
+				h("span.faint", `v${run.version}`),
+				run.quarantined && h("span.chip", "quarantined"),
+			],
+		},
 		{ id: "health", label: "Health", width: "minmax(9rem, 2.6fr)", cell: (run) => healthView(run, health.of(run)) },
 		{ id: "key", label: "Key", width: "minmax(6rem, 2fr)", cell: (run) => keyCell(run) },
-		{ id: "id", label: "Run", width: "7.75rem", cell: (run) => h("span.mono.muted", { title: run.id }, shortId(run.id)) },
+		{
+			id: "id",
+			label: "Run",
+			width: "7.75rem",
+			cell: (run) => h("span.mono.muted", { title: run.id }, shortId(run.id)),
+		},
 		{ id: "started", label: "Created", width: "4.75rem", cell: (run) => moment(run.created_at) },
 		{ id: "took", label: "Took", width: "4rem", right: true, cell: (run) => lasted(run.started_at, run.ended_at) },
 	];
 	const table = createTable({
-		name: "Runs", columns, key: (run) => run.id, open: (run, event) => open(run, event), card: cardOf, selectable: may("operate") || may("start"), signal,
-		version: (run) => `${run.journal.seq}|${run.state}|${health.stamp(run)}`, selected: showSelection, end: () => void more(), seen: (rows) => health.want(rows.filter((run) => LIVE.includes(run.state))),
+		name: "Runs",
+		columns,
+		key: (run) => run.id,
+		open: (run, event) => open(run, event),
+		card: cardOf,
+		selectable: may("operate") || may("start"),
+		signal,
+		version: (run) => `${run.journal.seq}|${run.state}|${health.stamp(run)}`,
+		selected: showSelection,
+		end: () => void more(),
+		seen: (rows) => health.want(rows.filter((run) => LIVE.includes(run.state))),
 		empty: () => (store.get().loaded ? nothing() : skeleton(8)),
 	});
 
-	const search = input({ type: "search", placeholder: "Search ids, keys, labels and input", "aria-label": "Search runs", value: filters.text ?? "", on: { input: () => later({ text: search.value.trim() }) } });
+	const search = input({
+		type: "search",
+		placeholder: "Search ids, keys, labels and input",
+		"aria-label": "Search runs",
+		value: filters.text ?? "",
+		on: { input: () => later({ text: search.value.trim() }) },
+	});
 	const states = h("div.switch", { role: "group", "aria-label": "State" });
 	const chips = h("div.chips");
 	const bar = h("div.card.selection.row", { hidden: true, role: "region", "aria-label": "Selected runs" });
 	const views = h("div.row");
-	const problem = h("div"), looked = h("div.row.muted", { role: "status", hidden: true });
-	const element = h("div.page.full.runs", h("div.head", h("h1", "Runs"), h("div.row", views, may("start") && button("Start a run", () => startDialog(), { kind: "primary", icon: "plus" }))),
-		h("div.filters", h("div.search", icon("search"), search), button("Filter", openFilters, { icon: "more" }), states), chips, problem, looked, bar, table.element);
+	const problem = h("div"),
+		looked = h("div.row.muted", { role: "status", hidden: true });
+	const element = h(
+		"div.page.full.runs",
+		h(
+			"div.head",
+			h("h1", "Runs"),
+			h(
+				"div.row",
+				views,
+				may("start") && button("Start a run", () => startDialog(), { kind: "primary", icon: "plus" }),
+			),
+		),
+		h("div.filters", h("div.search", icon("search"), search), button("Filter", openFilters, { icon: "more" }), states),
+		chips,
+		problem,
+		looked,
+		bar,
+		table.element,
+	);
 
 	function open(run, event) {
 		if (event && (event.ctrlKey || event.metaKey)) window.open(href(`/runs/${run.id}`), "_blank", "noopener");
@@ -54,8 +157,20 @@ export function runsPage(context) {
 	function nothing() {
 		const isFiltered = FILTERS.some((name) => filters[name] !== undefined && String(filters[name]).length);
 		if (store.get().looked) return empty("search", "No run matches so far", "Older runs were not looked at yet.");
-		if (isFiltered) return empty("search", "No run matches", "Change the filters, or ", button("show all runs", () => change(Object.fromEntries(FILTERS.map((name) => [name, undefined]))), SMALL));
-		return empty("runs", "No runs yet", "Start one here, or from the command line: ", h("code", "stepkeep run FILE.yaml"), ". It shows up at once.");
+		if (isFiltered)
+			return empty(
+				"search",
+				"No run matches",
+				"Change the filters, or ",
+				button("show all runs", () => change(Object.fromEntries(FILTERS.map((name) => [name, undefined]))), SMALL),
+			);
+		return empty(
+			"runs",
+			"No runs yet",
+			"Start one here, or from the command line: ",
+			h("code", "stepkeep run FILE.yaml"),
+			". It shows up at once.",
+		);
 	}
 
 	let timer = 0;
@@ -76,70 +191,221 @@ export function runsPage(context) {
 	}
 	function drawFilters() {
 		const chosen = [...(filters.state ?? [])].sort().join();
-		put(states, GROUPS.map(([, label, group]) => h("button", { type: "button", "aria-pressed": String([...group].sort().join() === chosen), on: { click: () => change({ state: group.length ? group : undefined }) } }, label)));
+		put(
+			states,
+			GROUPS.map(([, label, group]) =>
+				h(
+					"button",
+					{
+						type: "button",
+						"aria-pressed": String([...group].sort().join() === chosen),
+						on: { click: () => change({ state: group.length ? group : undefined }) },
+					},
+					label,
+				),
+			),
+		);
 		const isGroup = GROUPS.some(([, , group]) => [...group].sort().join() === chosen);
 		const set = FILTERS.filter((name) => filters[name] && name !== "text" && !(name === "state" && isGroup));
-		put(chips, set.map((name) => h("span.chip", `${words(name)}: ${line([filters[name]].flat().join(", "), 60)}`,
-			button(`Remove the filter ${words(name)}`, () => change({ [name]: undefined }), { kind: "plain small", icon: "cross", hidden: true }))));
+		put(
+			chips,
+			set.map((name) =>
+				h(
+					"span.chip",
+					`${words(name)}: ${line([filters[name]].flat().join(", "), 60)}`,
+					button(`Remove the filter ${words(name)}`, () => change({ [name]: undefined }), {
+						kind: "plain small",
+						icon: "cross",
+						hidden: true,
+					}),
+				),
+			),
+		);
 		chips.hidden = !set.length;
 	}
 	function openFilters() {
-		const fields = ({
-			workflow: input({ value: filters.workflow ?? "" }), business_key: input({ value: filters.business_key ?? "" }), correlation_id: input({ value: filters.correlation_id ?? "" }),
-			label: input({ value: (filters.label ?? []).join(", "), placeholder: "team=a, region=eu" }), error: input({ value: filters.error ?? "" }),
-			since: input({ type: "datetime-local", value: local(filters.since) }), until: input({ type: "datetime-local", value: local(filters.until) }) });
-		const boxes = STATES.map((state) => [state, h("input", { type: "checkbox", checked: (filters.state ?? []).includes(state) })]);
-		const named = ([["workflow", "Workflow"], ["business_key", "Business key"], ["correlation_id", "Correlation id"], ["label", "Labels", "NAME=TEXT, separated by commas"], ["error", "Error", "A part of the error"], ["since", "Started at or after"], ["until", "Started at or before"]]);
-		openDialog({ title: "Filter runs", label: "Apply", body: [
-			h("div.two", named.map(([name, label, hint]) => field(label, fields[name], hint))),
-			h("fieldset.states", h("legend", "States"), boxes.map(([state, box]) => h("label.row", box, badge(state))))],
-		act: async () => {
-			const moment = (text) => (text ? new Date(text).toISOString() : undefined);
-			const labels = fields.label.value.split(",").map((one) => one.trim()).filter(Boolean);
-			const wanted = boxes.filter(([, box]) => box.checked).map(([state]) => state);
-			change({ ...Object.fromEntries(["workflow", "business_key", "correlation_id", "error"].map((name) => [name, fields[name].value.trim() || undefined])),
-				label: labels.length ? labels : undefined, since: moment(fields.since.value), until: moment(fields.until.value), state: wanted.length ? wanted : undefined });
-		} });
+		const fields = {
+			workflow: input({ value: filters.workflow ?? "" }),
+			business_key: input({ value: filters.business_key ?? "" }),
+			correlation_id: input({ value: filters.correlation_id ?? "" }),
+			label: input({ value: (filters.label ?? []).join(", "), placeholder: "team=a, region=eu" }),
+			error: input({ value: filters.error ?? "" }),
+			since: input({ type: "datetime-local", value: local(filters.since) }),
+			until: input({ type: "datetime-local", value: local(filters.until) }),
+		};
+		const boxes = STATES.map((state) => [
+			state,
+			h("input", { type: "checkbox", checked: (filters.state ?? []).includes(state) }),
+		]);
+		const named = [
+			["workflow", "Workflow"],
+			["business_key", "Business key"],
+			["correlation_id", "Correlation id"],
+			["label", "Labels", "NAME=TEXT, separated by commas"],
+			["error", "Error", "A part of the error"],
+			["since", "Started at or after"],
+			["until", "Started at or before"],
+		];
+		openDialog({
+			title: "Filter runs",
+			label: "Apply",
+			body: [
+				h(
+					"div.two",
+					named.map(([name, label, hint]) => field(label, fields[name], hint)),
+				),
+				h(
+					"fieldset.states",
+					h("legend", "States"),
+					boxes.map(([state, box]) => h("label.row", box, badge(state))),
+				),
+			],
+			act: async () => {
+				const moment = (text) => (text ? new Date(text).toISOString() : undefined);
+				const labels = fields.label.value
+					.split(",")
+					.map((one) => one.trim())
+					.filter(Boolean);
+				const wanted = boxes.filter(([, box]) => box.checked).map(([state]) => state);
+				change({
+					...Object.fromEntries(
+						["workflow", "business_key", "correlation_id", "error"].map((name) => [
+							name,
+							fields[name].value.trim() || undefined,
+						]),
+					),
+					label: labels.length ? labels : undefined,
+					since: moment(fields.since.value),
+					until: moment(fields.until.value),
+					state: wanted.length ? wanted : undefined,
+				});
+			},
+		});
 	}
 
 	// Saved views are addresses with a name, kept in this browser.
-	const kept = () => (JSON.parse(localStorage.getItem("stepkeep.views") ?? "{}"));
+	const kept = () => JSON.parse(localStorage.getItem("stepkeep.views") ?? "{}");
 	function drawViews() {
-		const all = kept(), names = Object.keys(all).sort();
-		put(views, names.length ? select([["", "Saved views"], ...names.map((one) => ([one, one]))], names.find((one) => all[one] === location.search) ?? "", (name) => {
-			const next = readFilters(new URLSearchParams(all[name] ?? ""));
-			change({ ...Object.fromEntries(FILTERS.map((one) => [one, undefined])), ...next });
-		}, "Saved views") : null, button("Save view", saveView, { kind: "plain", icon: "star", hidden: true }));
+		const all = kept(),
+			names = Object.keys(all).sort();
+		put(
+			views,
+			names.length
+				? select(
+						[["", "Saved views"], ...names.map((one) => [one, one])],
+						names.find((one) => all[one] === location.search) ?? "",
+						(name) => {
+							const next = readFilters(new URLSearchParams(all[name] ?? ""));
+							change({ ...Object.fromEntries(FILTERS.map((one) => [one, undefined])), ...next });
+						},
+						"Saved views",
+					)
+				: null,
+			button("Save view", saveView, { kind: "plain", icon: "star", hidden: true }),
+		);
 	}
 	function saveView() {
-		const name = input({ maxlength: "60", autofocus: true }), all = kept();
-		openDialog({ title: "Save this view", label: "Save", done: "Saved in this browser", body: [field("Name", name, "The same name replaces the view."),
-			Object.keys(all).length ? h("div.chips", Object.keys(all).sort().map((one) => h("span.chip", inert(one),
-				button(`Remove the view ${one}`, (event) => { const left = kept(); delete left[one]; localStorage.setItem("stepkeep.views", JSON.stringify(left)); event.target.closest(".chip").remove(); drawViews(); }, { kind: "plain small", icon: "cross", hidden: true })))) : null],
-		act: async () => {
-			if (!name.value.trim()) throw new TypeError("Give the view a name.");
-			localStorage.setItem("stepkeep.views", JSON.stringify({ ...kept(), [name.value.trim()]: location.search }));
-			drawViews();
-		} });
+		const name = input({ maxlength: "60", autofocus: true }),
+			all = kept();
+		openDialog({
+			title: "Save this view",
+			label: "Save",
+			done: "Saved in this browser",
+			body: [
+				field("Name", name, "The same name replaces the view."),
+				Object.keys(all).length
+					? h(
+							"div.chips",
+							Object.keys(all)
+								.sort()
+								.map((one) =>
+									h(
+										"span.chip",
+										inert(one),
+										button(
+											`Remove the view ${one}`,
+											(event) => {
+												const left = kept();
+												delete left[one];
+												localStorage.setItem("stepkeep.views", JSON.stringify(left));
+												event.target.closest(".chip").remove();
+												drawViews();
+											},
+											{ kind: "plain small", icon: "cross", hidden: true },
+										),
+									),
+								),
+						)
+					: null,
+			],
+			act: async () => {
+				if (!name.value.trim()) throw new TypeError("Give the view a name.");
+				localStorage.setItem("stepkeep.views", JSON.stringify({ ...kept(), [name.value.trim()]: location.search }));
+				drawViews();
+			},
+		});
 	}
 
-	let isAll = false, drawn = "";
+	let isAll = false,
+		drawn = "";
 	function showSelection(keys) {
-		const { total, complete } = store.get(), all = total ?? 0;
+		const { total, complete } = store.get(),
+			all = total ?? 0;
 		isAll &&= keys.size > 0;
 		bar.hidden = !keys.size;
-		const text = isAll ? `All ${counted(all, "run")}${complete ? "" : " or more"} that match` : counted(keys.size, "run selected", "runs selected"), stamp = `${text}|${all > keys.size}`;
+		const text = isAll
+				? `All ${counted(all, "run")}${complete ? "" : " or more"} that match`
+				: counted(keys.size, "run selected", "runs selected"),
+			stamp = `${text}|${all > keys.size}`;
 		// A live table tells of its selection all the time: a button that has the focus must stay.
 		if (stamp === drawn || !keys.size) return;
 		drawn = stamp;
-		put(bar, h("b", { role: "status" }, text), h("div.row", BULK_ICONS.map(([kind, name]) => may(kind === "rerun" ? "start" : "operate") && button(kind === "rerun" ? "Run again" : BULK[kind][1], () => act(kind), { kind: `small ${kind === "cancel" ? "danger" : ""}`, icon: name })),
-			!isAll && all > keys.size && button(`Select all ${complete ? all.toLocaleString("en") : ""} that match`, () => { isAll = true; showSelection(keys); }, SMALL), button("Clear", () => table.clear(), { kind: "plain small" })));
+		put(
+			bar,
+			h("b", { role: "status" }, text),
+			h(
+				"div.row",
+				BULK_ICONS.map(
+					([kind, name]) =>
+						may(kind === "rerun" ? "start" : "operate") &&
+						button(kind === "rerun" ? "Run again" : BULK[kind][1], () => act(kind), {
+							kind: `small ${kind === "cancel" ? "danger" : ""}`,
+							icon: name,
+						}),
+				),
+				!isAll &&
+					all > keys.size &&
+					button(
+						`Select all ${complete ? all.toLocaleString("en") : ""} that match`,
+						() => {
+							isAll = true;
+							showSelection(keys);
+						},
+						SMALL,
+					),
+				button("Clear", () => table.clear(), { kind: "plain small" }),
+			),
+		);
 	}
-	const act = (kind) => bulkDialog(kind, isAll ? store.get().runs : table.selection(), () => { table.clear(); reloader.ask(); }, isAll ? where() : undefined);
+	const act = (kind) =>
+		bulkDialog(
+			kind,
+			isAll ? store.get().runs : table.selection(),
+			() => {
+				table.clear();
+				reloader.ask();
+			},
+			isAll ? where() : undefined,
+		);
 	/** The filter as a job takes it. */
 	function where() {
 		const { label, ...rest } = query();
-		return { ...rest, ...(label ? { labels: Object.fromEntries(label.map((one) => [one.split("=")[0], one.split("=").slice(1).join("=")])) } : {}) };
+		return {
+			...rest,
+			...(label
+				? { labels: Object.fromEntries(label.map((one) => [one.split("=")[0], one.split("=").slice(1).join("=")])) }
+				: {}),
+		};
 	}
 
 	const query = () => Object.fromEntries(FILTERS.map((name) => [name, filters[name]]));
@@ -148,14 +414,31 @@ export function runsPage(context) {
 		try {
 			const found = await get("/runs", { ...query(), limit: PAGE }, signal);
 			if (mine !== generation) return void reloader.ask();
-			const before = store.get().runs, fresh = new Map(found.runs.map((run) => [run.id, run]));
+			const before = store.get().runs,
+				fresh = new Map(found.runs.map((run) => [run.id, run]));
 			// The first page is read again; what was read behind it stays, unless it moved to the first page.
 			const oldest = found.runs.at(-1)?.id;
 			// Rows that new runs have pushed off the first page go: only as many stay as the reader has asked for.
-			const older = found.next && oldest ? before.filter((run) => run.id < oldest && !fresh.has(run.id)) : [], behind = older.slice(0, asked);
+			const older = found.next && oldest ? before.filter((run) => run.id < oldest && !fresh.has(run.id)) : [],
+				behind = older.slice(0, asked);
 			// A search that the reader took further stays there: its cursor is older than that of the first part.
-			const reached = store.get().looked, isFurther = Boolean(reached && found.looked_at && reached.last < found.looked_at.last);
-			store.set({ runs: [...found.runs, ...behind], next: isFurther ? store.get().next : !behind.length ? found.next : behind.length < older.length ? behind.at(-1).id : store.get().next, total: isFurther ? store.get().total : found.total, complete: found.is_complete, looked: isFurther ? reached : found.looked_at ?? null, problem: "", loaded: true });
+			const reached = store.get().looked,
+				isFurther = Boolean(reached && found.looked_at && reached.last < found.looked_at.last);
+			store.set({
+				runs: [...found.runs, ...behind],
+				next: isFurther
+					? store.get().next
+					: !behind.length
+						? found.next
+						: behind.length < older.length
+							? behind.at(-1).id
+							: store.get().next,
+				total: isFurther ? store.get().total : found.total,
+				complete: found.is_complete,
+				looked: isFurther ? reached : (found.looked_at ?? null),
+				problem: "",
+				loaded: true,
+			});
 		} catch (error) {
 			if (signal.aborted) return;
 			refused(error);
@@ -172,8 +455,16 @@ export function runsPage(context) {
 			if (mine !== generation) return;
 			asked = store.get().runs.length + found.runs.length - PAGE;
 			const { looked: before, total } = store.get();
-			const reached = found.looked_at && { ...found.looked_at, runs: found.looked_at.runs + (before?.runs ?? 0), of: before?.of ?? found.looked_at.of };
-			store.set({ runs: [...store.get().runs, ...found.runs], next: found.next, ...(before ? { looked: reached ?? null, total: (total ?? 0) + found.total, complete: found.is_complete } : {}) });
+			const reached = found.looked_at && {
+				...found.looked_at,
+				runs: found.looked_at.runs + (before?.runs ?? 0),
+				of: before?.of ?? found.looked_at.of,
+			};
+			store.set({
+				runs: [...store.get().runs, ...found.runs],
+				next: found.next,
+				...(before ? { looked: reached ?? null, total: (total ?? 0) + found.total, complete: found.is_complete } : {}),
+			});
 		} catch (error) {
 			if (!signal.aborted && !(error instanceof Problem)) throw error;
 		} finally {
@@ -184,21 +475,48 @@ export function runsPage(context) {
 	store.watch(({ runs, next, total, complete, looked: part, problem: text, loaded }) => {
 		put(problem, text ? problemBox(text) : null);
 		looked.hidden = !part;
-		if (part) put(looked, h("span", `Looked at the newest ${part.runs.toLocaleString("en")}${part.of ? ` of ${part.of_at_least ? "at least " : ""}${part.of.toLocaleString("en")}` : ""} runs, back to `, moment(part.back_to), "."), button("Look further", () => void more(), SMALL));
-		table.show(runs, !loaded ? "Loading" : total === null || total === undefined ? counted(runs.length, "run") : `${counted(total, "run")}${complete ? "" : " or more"}${next ? `, ${runs.length.toLocaleString("en")} loaded` : ""}`);
+		const all = part?.of ? ` of ${part.of_at_least ? "at least " : ""}${part.of.toLocaleString("en")}` : "";
+		if (part)
+			put(
+				looked,
+				h(
+					"span",
+					`Looked at the newest ${part.runs.toLocaleString("en")}${all} runs, back to `,
+					moment(part.back_to),
+					".",
+				),
+				button("Look further", () => void more(), SMALL),
+			);
+		table.show(
+			runs,
+			!loaded
+				? "Loading"
+				: total === null || total === undefined
+					? counted(runs.length, "run")
+					: `${counted(total, "run")}${complete ? "" : " or more"}${next ? `, ${runs.length.toLocaleString("en")} loaded` : ""}`,
+		);
 	}, signal);
 
 	// A change of a run behind the first page is patched from the stream: its state is what the journal says.
-	void follow("/stream", { signal, connected: (is) => context.live(is ? "on" : "off"), event: (name, data) => {
-		if (name !== "entry") return;
-		const runs = store.get().runs, at = runs.findIndex((run) => run.id === data.run_id);
-		if (at >= PAGE) {
-			const last = data.lines.filter((one) => one.event_type === "run_state_transition" && one.to_state).at(-1);
-			const next = [...runs];
-			next[at] = { ...runs[at], state: last?.to_state ?? runs[at].state, journal: { ...runs[at].journal, seq: data.seq } };
-			store.set({ runs: next });
-		} else reloader.ask();
-	} });
+	void follow("/stream", {
+		signal,
+		connected: (is) => context.live(is ? "on" : "off"),
+		event: (name, data) => {
+			if (name !== "entry") return;
+			const runs = store.get().runs,
+				at = runs.findIndex((run) => run.id === data.run_id);
+			if (at >= PAGE) {
+				const last = data.lines.filter((one) => one.event_type === "run_state_transition" && one.to_state).at(-1);
+				const next = [...runs];
+				next[at] = {
+					...runs[at],
+					state: last?.to_state ?? runs[at].state,
+					journal: { ...runs[at].journal, seq: data.seq },
+				};
+				store.set({ runs: next });
+			} else reloader.ask();
+		},
+	});
 	every(30_000, () => reloader.ask(), signal);
 	drawFilters();
 	drawViews();
@@ -207,25 +525,47 @@ export function runsPage(context) {
 	return {
 		element,
 		keys: {
-			"/": { say: "Search", act: () => search.focus() }, j: { say: "Next row", act: table.keys.j }, k: { say: "Row before", act: table.keys.k },
-			enter: { say: "Open the row", act: table.keys.enter }, x: { say: "Select the row", act: table.keys.x }, f: { say: "Filter", act: openFilters },
+			"/": { say: "Search", act: () => search.focus() },
+			j: { say: "Next row", act: table.keys.j },
+			k: { say: "Row before", act: table.keys.k },
+			enter: { say: "Open the row", act: table.keys.enter },
+			x: { say: "Select the row", act: table.keys.x },
+			f: { say: "Filter", act: openFilters },
 			...(may("start") ? { n: { say: "Start a run", act: () => startDialog() } } : {}),
 		},
-		commands: [{ label: "Filter runs", icon: "search", keys: "f", act: openFilters }, { label: "Save this view", icon: "star", act: saveView },
+		commands: [
+			{ label: "Filter runs", icon: "search", keys: "f", act: openFilters },
+			{ label: "Save this view", icon: "star", act: saveView },
 			...(may("start") ? [{ label: "Start a run", icon: "plus", keys: "n", act: () => startDialog() }] : []),
-			...GROUPS.map(([, label, group]) => ({ label: `Show runs: ${label}`, icon: "runs", act: () => change({ state: group.length ? group : undefined }) }))],
+			...GROUPS.map(([, label, group]) => ({
+				label: `Show runs: ${label}`,
+				icon: "runs",
+				act: () => change({ state: group.length ? group : undefined }),
+			})),
+		],
 	};
 
 	function cardOf(run) {
-		return [h("div.row", badge(run.state), h("a.cut.grow", { href: href(`/runs/${run.id}`) }, said(run.workflow, 80)), h("span.faint.num", ago(run.created_at))),
-			h("div.row.muted", h("span.cut.grow", healthView(run, health.of(run))), h("span.mono.faint", run.id.slice(-6)))];
+		return [
+			h(
+				"div.row",
+				badge(run.state),
+				h("a.cut.grow", { href: href(`/runs/${run.id}`) }, said(run.workflow, 80)),
+				h("span.faint.num", ago(run.created_at)),
+			),
+			h("div.row.muted", h("span.cut.grow", healthView(run, health.of(run))), h("span.mono.faint", run.id.slice(-6))),
+		];
 	}
 }
 
 function keyCell(run) {
 	const labels = Object.entries(run.labels ?? {});
 	if (!run.business_key && !labels.length) return h("span.faint", "–");
-	return [run.business_key && h("span.cut.keep", said(run.business_key, 80)), labels.slice(0, 2).map(([name, text]) => h("span.chip", line(`${name}=${text}`, 40))), labels.length > 2 && h("span.faint", `+${labels.length - 2}`)];
+	return [
+		run.business_key && h("span.cut.keep", said(run.business_key, 80)),
+		labels.slice(0, 2).map(([name, text]) => h("span.chip", line(`${name}=${text}`, 40))),
+		labels.length > 2 && h("span.faint", `+${labels.length - 2}`),
+	];
 }
 
 function readFilters(query) {

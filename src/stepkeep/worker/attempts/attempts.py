@@ -127,17 +127,17 @@ class Attempts:
             else:
                 self._running.inputs.flows.answered(job)
         for job, _ in held:
-            if job.resumed is not None:
-                self._resolve_ahead(job, job.resumed)
+            if job.calls.resumed is not None:
+                self._resolve_ahead(job, job.calls.resumed)
         self.reporting.report_all([report for report in map(self._with_calls, held) if report is not None])
 
     def _resolve_ahead(self, job: Job, resumed: Resumed) -> None:
         """Complete the report of a flow that went on ahead. If its queues must be read first, it waits for a claim."""
         outcome: Outcome | None = resumed.outcome
-        if isinstance(outcome, Suspended) and resumed.job.asked:
-            outcome = self._queues.resolved(outcome, resumed.job.asked)
+        if isinstance(outcome, Suspended) and resumed.job.calls.asked:
+            outcome = self._queues.resolved(outcome, resumed.job.calls.asked)
         if outcome is None:
-            job.resumed = None
+            job.calls.resumed = None
             resumed.give_back()
         else:
             resumed.outcome = outcome
@@ -149,10 +149,10 @@ class Attempts:
         if not self._shared.transactor.has_database:
             return job, self._for_service(job, outcome) if isinstance(outcome, Suspended) else outcome
         if isinstance(outcome, Proposed):
-            outcome, job.asked = read_proposed(outcome, job.claim.plan, job.claim.planned, self._registry)
-        if not isinstance(outcome, Suspended | Added) or not job.asked:
+            outcome, job.calls.asked = read_proposed(outcome, job.claim.plan, job.claim.planned, self._registry)
+        if not isinstance(outcome, Suspended | Added) or not job.calls.asked:
             return job, outcome
-        found = self._queues.resolved(outcome, job.asked)
+        found = self._queues.resolved(outcome, job.calls.asked)
         if found is not None:
             return job, found
         # Its handler has ended, and its slot stays taken until the report.
@@ -167,7 +167,7 @@ class Attempts:
 
     def _look_for_queues(self, job: Job, outcome: Suspended | Proposed) -> None:
         """The service may have made queues for these steps: read them now, and not with the next refresh."""
-        asked = {one for call in job.asked for one in (call.template.queue, call.template.undo_queue)}
+        asked = {one for call in job.calls.asked for one in (call.template.queue, call.template.undo_queue)}
         if isinstance(outcome, Proposed) or asked - self._specs_asked:
             self._specs_asked |= asked
             self._shared.spawn(self._read_new_queues())
@@ -182,7 +182,7 @@ class Attempts:
     def _for_service(self, job: Job, outcome: Suspended) -> Outcome:
         try:
             most_bytes = self._shared.transactor.payloads.max_bytes
-            return written_calls(outcome, job.asked, self._registry, most_bytes)
+            return written_calls(outcome, job.calls.asked, self._registry, most_bytes)
         except Exception as problem:  # noqa: BLE001 - calls that cannot be written fail their flow alone
             error = storable_text(exception_text(problem))
             return Failed(category=Category.VALIDATION, error=error, final=True, cost=outcome.cost)
@@ -191,7 +191,7 @@ class Attempts:
         tries = 0
         while job in self._shared.leases and not job.reported:
             try:
-                found = await self._queues.resolve(outcome, job.asked)
+                found = await self._queues.resolve(outcome, job.calls.asked)
             except StoreError as problem:
                 self._shared.outage.met(problem)
                 await self._shared.outage.pause(tries)

@@ -134,7 +134,7 @@ def _inputs(job: Job) -> AttemptEvidence:
         return {}
     if job.prepared.needs_secrets:
         job = copy.copy(job)
-        job.secrets = {name: reference(name) for name in job.prepared.needs_secrets}
+        job.loaded.secrets = {name: reference(name) for name in job.prepared.needs_secrets}
     try:
         encoded = _encode(hide_secrets(job.prepared.render(job)))
     except Exception as problem:  # noqa: BLE001 - inputs that cannot be rendered are why the attempt failed

@@ -12,14 +12,16 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 import msgspec
+from msgspec.structs import replace
 
 from stepkeep.definition.expressions.json_schema import Shape
 from stepkeep.definition.python.registry import HandlerSpec
+from stepkeep.kernel.compiler import ConditionView
 from stepkeep.kernel.definition import Executor as Defined
 from stepkeep.kernel.machine.outcomes import Outcome
 from stepkeep.kernel.machine.rows import Details
 from stepkeep.kernel.machine.states import Category, Phase, StepState
-from stepkeep.kernel.plan import ConditionView, PlannedStep
+from stepkeep.kernel.plan import PlannedStep
 from stepkeep.network.allowing import AllowList
 from stepkeep.worker.attempts.once import Checkpoints, NoCheckpoints
 from stepkeep.worker.cancellation import Cancellation
@@ -161,6 +163,49 @@ class Prepared(Protocol):
 _decode = msgspec.json.Decoder().decode
 
 
+class LoadedInputs(msgspec.Struct, eq=False):
+    """What is read for an attempt before its handler runs. `Inputs` fills it."""
+
+    details: Details | None = None
+    outputs: Mapping[str, bytes | None] = {}
+    states: Mapping[str, StepState] = {}
+    arguments: bytes | None = None
+    """The arguments of a call."""
+    secrets: Mapping[str, str] | None = None
+    """The values that it may read, by name."""
+    allowed: AllowList | None = None
+    """The allow list of its tenant, if it needs one."""
+    opened: Callable[[Any], Any] | None = None
+    """Opens the payload of a message, if it is sealed."""
+    checks_seal: bool = False
+    """Its worker has no codec, and must not run it if the input of its run is sealed."""
+
+
+class FlowCalls(msgspec.Struct, eq=False):
+    """The calls of a flow in one attempt of it, or for a call, the flow that made it."""
+
+    known: tuple[Recorded, ...] = ()
+    """The calls that are on record."""
+    recorded: tuple[Recorded, ...] = ()
+    """Those whose ends the flow is to be given."""
+    flow: Flow | None = None
+    """The flow itself, if it is suspended here."""
+    asked: Sequence[NewStep] = ()
+    """The calls that are new."""
+    kept: Kept | None = None
+    """The flow that made this call, if its worker keeps it."""
+    resumed: Resumed | None = None
+    """The attempt of that flow which goes on by the end of this call."""
+
+
+class AttemptSpan(msgspec.Struct, eq=False):
+    """How an attempt is traced: its span, and the `traceparent` that its handler passes on."""
+
+    is_traced: bool = False
+    trace: str | None = None
+    span: Any = None
+
+
 class Job(msgspec.Struct, eq=False):
     """One attempt: its claim, its inputs and its progress. Jobs compare by identity.
 
@@ -168,16 +213,9 @@ class Job(msgspec.Struct, eq=False):
     what its handler returned, while its rules are evaluated. `waiter` awaits its outcome besides the loop. `handle` is
     what its pool needs to stop it. `run_deadline` is the end of its run's timeout, by the monotonic clock. `lane` is
     the lane of its report. `gave_up`: its outcome could not be recorded, and a failure is reported instead.
-    `evidence` is why it failed, as JSON, until it is written. `secrets` are the values that it may read, by name.
-    `allowed` is the allow list of its tenant, if it needs one.
-    `opened` opens the payload of a message, if it is sealed. `progressed` is called after each `ctx.progress`.
-    `checks_seal`: its worker has no codec, and must not run it if the input of its run is sealed.
+    `evidence` is why it failed, as JSON, until it is written. `progressed` is called after each `ctx.progress`.
     `first` are the rules before its handler, as a job of their own, while they are evaluated.
-    `arguments` are those of a call. `known` are the calls of a flow that are on record, `recorded` those whose ends it
-    is to be given, `flow` is the flow itself if it is suspended here, and `asked` the calls that are new.
-    `kept` is the flow that made this call, if its worker keeps it, and `resumed` what that came to by this end.
     `keeper` records its checkpoints; a job without one records none.
-    `trace` is the `traceparent` that its handler passes on, and `span` its span while `is_traced`.
     """
 
     claim: Claim
@@ -187,12 +225,9 @@ class Job(msgspec.Struct, eq=False):
     fetch: Callable[[Job, str], bytes | None] | None = None
     lane: int = 0
     cancelled: Cancellation = msgspec.field(default_factory=Cancellation)
-    details: Details | None = None
-    outputs: Mapping[str, bytes | None] = {}
-    states: Mapping[str, StepState] = {}
-    secrets: Mapping[str, str] | None = None
-    allowed: AllowList | None = None
-    opened: Callable[[Any], Any] | None = None
+    loaded: LoadedInputs = msgspec.field(default_factory=LoadedInputs)
+    calls: FlowCalls = msgspec.field(default_factory=FlowCalls)
+    tracing: AttemptSpan = msgspec.field(default_factory=AttemptSpan)
     context: Context | None = None
     completion_token: str | None = None
     connection: Any = None
@@ -207,23 +242,12 @@ class Job(msgspec.Struct, eq=False):
     evidence: bytes | None = None
     run_deadline: float = float("inf")
     progressed: Callable[[], None] | None = None
-    checks_seal: bool = False
     first: Job | None = None
-    arguments: bytes | None = None
-    known: tuple[Recorded, ...] = ()
-    recorded: tuple[Recorded, ...] = ()
-    flow: Flow | None = None
-    asked: Sequence[NewStep] = ()
-    kept: Kept | None = None
-    resumed: Resumed | None = None
     keeper: CheckpointKeeper | None = None
-    is_traced: bool = False
-    trace: str | None = None
-    span: Any = None
 
     @property
     def needs_details(self) -> bool:
-        return self.prepared.needs_details or self.checks_seal or self.is_traced
+        return self.prepared.needs_details or self.loaded.checks_seal or self.tracing.is_traced
 
     @property
     def title(self) -> str:
@@ -232,20 +256,20 @@ class Job(msgspec.Struct, eq=False):
         return f"attempt {claim.step.attempts + 1} of step {claim.planned.name} of run {claim.run_id}"
 
     def input(self) -> Any:
-        return None if self.details is None else _decode(self.details.input)
+        return None if self.loaded.details is None else _decode(self.loaded.details.input)
 
     def view(self) -> ConditionView:
         """The values that templates and rules can read."""
         planned = self.claim.planned
-        own, outputs = planned.definition.name, self.outputs
+        own, outputs = planned.definition.name, self.loaded.outputs
         if planned.phase is Phase.UNDO and own in outputs and outputs[own] is None:
             # An undo step may have to undo a step without a result.
             outputs = {**outputs, own: b"null"}
         return ConditionView(
             run_id=self.claim.run_id,
-            input=b"null" if self.details is None else self.details.input,
+            input=b"null" if self.loaded.details is None else self.loaded.details.input,
             outputs=outputs,
-            states=self.states or {own: StepState.SUCCEEDED},
+            states=self.loaded.states or {own: StepState.SUCCEEDED},
             index=planned.index,
             last=outputs.get(LAST),
         )
@@ -264,13 +288,13 @@ class Job(msgspec.Struct, eq=False):
         return Woken(id=message["id"], name=message["name"], payload=payload)
 
     def _opened(self, payloads: list[Any]) -> list[Any]:
-        return payloads if self.opened is None else [self.opened(one) for one in payloads]
+        return payloads if self.loaded.opened is None else [self.loaded.opened(one) for one in payloads]
 
     def make_context(self, shared: Mapping[str, Any] | None = None, kind: type[Context] = Context) -> Context:
         """The context of this attempt, created on first use, because most handlers do not ask for it."""
         if self.context is not None:
             return self.context
-        claim, details, planned = self.claim, self.details, self.claim.planned
+        claim, details, planned = self.claim, self.loaded.details, self.claim.planned
         definition, fetch = claim.plan.definition, self.fetch
         self.context = kind(
             run_id=claim.run_id,
@@ -283,7 +307,7 @@ class Job(msgspec.Struct, eq=False):
             input=None if details is None else msgspec.Raw(details.input),
             outputs=Outputs(
                 self.prepared.upstream_steps,
-                self.outputs,
+                self.loaded.outputs,
                 None if fetch is None else lambda name: fetch(self, name),
             ),
             correlation_id="" if details is None else details.correlation_id,
@@ -296,7 +320,7 @@ class Job(msgspec.Struct, eq=False):
             connection=self.connection,
             shared=shared,
             progressed=self.progressed,
-            trace=self.trace,
+            trace=self.tracing.trace,
             effect_of=self._effect_of,
             checkpoints=self.checkpoints(),
         )
@@ -315,7 +339,7 @@ class Job(msgspec.Struct, eq=False):
             deadline_at=self.claim.claimed_at + self.claim.planned.timeout,
             cancelled=self.cancelled,
             progressed=self.progressed,
-            trace=self.trace,
+            trace=self.tracing.trace,
             checkpoints=self.checkpoints(),
             keeps_report=keeps_report,
         )
@@ -345,9 +369,5 @@ def rules_job(job: Job, rules: Prepared) -> Job:
         job.fetch,
         job.lane,
         cancelled=job.cancelled,
-        details=job.details,
-        outputs=job.outputs,
-        states=job.states,
-        secrets=job.secrets,
-        opened=job.opened,
+        loaded=replace(job.loaded),
     )

@@ -23,9 +23,9 @@ _decode = msgspec.json.Decoder().decode
 
 def without_secrets(outcome: Outcome, job: Job) -> Outcome:
     """The outcome without any value of the secrets that this attempt was given."""
-    if not job.secrets:
+    if not job.loaded.secrets:
         return outcome
-    redactor = Redactor(job.secrets.items())
+    redactor = Redactor(job.loaded.secrets.items())
     match outcome:
         case FailedWithTraceback():
             outcome = replace(outcome, traceback=redactor.text(outcome.traceback))

@@ -64,7 +64,7 @@ class Inputs:
         return [
             job
             for job in jobs
-            if (job.prepared.needs_anything or job.checks_seal or job.is_traced) and not self._fill(job)
+            if (job.prepared.needs_anything or job.loaded.checks_seal or job.tracing.is_traced) and not self._fill(job)
         ]
 
     def remember(self, job: Job, outcome: Outcome) -> None:
@@ -83,7 +83,7 @@ class Inputs:
         """Read what these jobs lack, and fill them. Raises MissingSecret."""
         for job in jobs:
             if job.prepared.needs_secrets:
-                job.secrets = await self._secrets.read(job.prepared.needs_secrets)
+                job.loaded.secrets = await self._secrets.read(job.prepared.needs_secrets)
         # Not cached: an entry that the operator removed must not count for the next request.
         lists = {
             tenant: await allow_list(self._store, tenant)
@@ -91,14 +91,14 @@ class Inputs:
         }
         for job in jobs:
             call = job.claim.planned.call
-            if call is not None and job.arguments is None:
+            if call is not None and job.loaded.arguments is None:
                 given = call.arguments.encode()
-                job.arguments = await self._payloads.value(job.claim.tenant, job.claim.run_id, given)
+                job.loaded.arguments = await self._payloads.value(job.claim.tenant, job.claim.run_id, given)
             if job.prepared.is_flow and not self.flows.fill(job):
                 await self._read_calls(job)
         for job in jobs:
             if job.prepared.needs_network:
-                job.allowed = lists[job.claim.tenant]
+                job.loaded.allowed = lists[job.claim.tenant]
         runs = {
             key: None
             for job in jobs
@@ -140,13 +140,13 @@ class Inputs:
             return False
         if (
             prepared.needs_states
-            or (prepared.needs_secrets and job.secrets is None)
-            or (prepared.needs_network and job.allowed is None)
+            or (prepared.needs_secrets and job.loaded.secrets is None)
+            or (prepared.needs_network and job.loaded.allowed is None)
         ):
             return False
-        if job.needs_details and job.details is None:
-            job.details = self._details.get((job.claim.tenant, job.claim.run_id))
-            if job.details is None:
+        if job.needs_details and job.loaded.details is None:
+            job.loaded.details = self._details.get((job.claim.tenant, job.claim.run_id))
+            if job.loaded.details is None:
                 return False
         if prepared.needs_outputs:
             outputs = {}
@@ -156,18 +156,18 @@ class Inputs:
                     self._read.update((job.claim.plan.definition_id, number) for _, number in prepared.needs_outputs)
                     return False
                 outputs[name] = known[0]
-            job.outputs = outputs
+            job.loaded.outputs = outputs
         return True
 
     def _fill_call(self, job: Job) -> bool:
         """The arguments of a call stand in its row, unless they are large or sealed."""
         call = job.claim.planned.call
-        if call is None or job.arguments is not None:
+        if call is None or job.loaded.arguments is not None:
             return True
         given = call.arguments.encode()
         if given.startswith(MADE_HERE):
             return False
-        job.arguments = given
+        job.loaded.arguments = given
         return True
 
     def _fill_flow(self, job: Job) -> bool:
@@ -196,14 +196,14 @@ class Inputs:
         claim, prepared = job.claim, job.prepared
         key = (claim.tenant, claim.run_id)
         if job.needs_details:
-            job.details = job.details or details.get(key) or self._details.get(key)
+            job.loaded.details = job.loaded.details or details.get(key) or self._details.get(key)
         given: dict[str, bytes | None] = {}
         for name, no in prepared.needs_outputs:
             known = self._at_hand(job, no)
             given[name] = known[0] if known is not None else outputs.get((*key, no))
-        job.outputs = given
+        job.loaded.outputs = given
         if prepared.needs_states:
             steps = await self._store.read_steps(claim.tenant, claim.run_id)
             states = {claim.plan.at(step.no).name: step.state for step in steps}
             # The step under evaluation has completed, and rules see it in that state.
-            job.states = states | {claim.planned.definition.name: StepState.SUCCEEDED}
+            job.loaded.states = states | {claim.planned.definition.name: StepState.SUCCEEDED}

@@ -28,10 +28,11 @@ MOST_KEPT = 50
 class MisfitError(BindingError):
     """This worker's handler does not fit the inputs that a stored definition writes down, or cannot read them."""
 
-    def __init__(self, handler: str, said: str, *, is_usual: bool = False) -> None:
-        """`is_usual`: no deployment is wrong, because workers of this kind never take such a step."""
+    def __init__(self, handler: str, said: str, *, is_usual: bool = False, unfit: str | None = None) -> None:
+        """`is_usual`: no deployment is wrong, because workers of this kind never take such a step. `unfit` is a digest
+        of the code of a flow that does not fit: the flow holds for other code."""
         super().__init__(said)
-        self.handler, self.is_usual = handler, is_usual
+        self.handler, self.is_usual, self.unfit = handler, is_usual, unfit
 
 
 class Misfits:

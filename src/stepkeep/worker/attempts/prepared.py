@@ -16,8 +16,8 @@ from stepkeep.definition.built_in import is_built_in
 from stepkeep.definition.expressions.json_schema import Shape
 from stepkeep.definition.fit import misfit
 from stepkeep.definition.python.registry import HandlerSpec, Registry
-from stepkeep.kernel.definition import Completion, Flow, Rule
 from stepkeep.kernel.definition import Executor as Defined
+from stepkeep.kernel.definition import Rule
 from stepkeep.kernel.machine.rows import Called
 from stepkeep.kernel.machine.states import Category, Phase, StepState
 from stepkeep.kernel.plan import ADDED, Plan, PlannedStep
@@ -60,14 +60,14 @@ class PreparedStep:
         self.pool: PoolKind = executor.pool(planned)
         kind = planned.executor
         self.default_category: Category = Category.AGENT if isinstance(executor, AgentExecutor) else Category.UNKNOWN
-        self.is_manual = planned.definition.completion is Completion.MANUAL and planned.phase is Phase.MAIN
+        self.is_manual = planned.by_hand
         self.is_transactional = spec is not None and (
             spec.transactional if planned.phase is Phase.UNDO else planned.definition.transactional
         )
         if self.is_transactional and self.pool is PoolKind.PROCESS:
             raise BindingError("a transactional step cannot run in a process of its own: its connection stays here")
         undo = planned.definition.undo
-        self.is_flow = isinstance(planned.growth, Flow)
+        self.is_flow = planned.kind.is_flow
         is_call = planned.call is not None and planned.phase is Phase.MAIN
         if spec is not None and isinstance(executor, PythonExecutor | FlowExecutor) and not is_call:
             _require_fit(spec, planned, plan)
@@ -257,7 +257,7 @@ class PreparedSteps:
         match planned.executor.__struct_config__.tag:
             case "python" if is_built_in(planned.executor):
                 return PreparedStep(plan, planned, self._worktree, None, runs_alone=alone, pre=pre)
-            case "python" if isinstance(planned.growth, Flow):
+            case "python" if planned.kind.is_flow:
                 return PreparedStep(plan, planned, self._flow, self._flow.spec(planned), pre=pre)
             case "python":
                 spec = self._python.spec(planned)

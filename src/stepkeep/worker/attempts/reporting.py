@@ -73,8 +73,8 @@ class Reporting:
         for job, outcome in reports:
             job.reported = True
             self._shared.end_span(job, outcome)
-            if job.resumed is not None:
-                job.resumed.outcome = self.evidence.take(job.resumed.job, job.resumed.outcome)
+            if job.calls.resumed is not None:
+                job.calls.resumed.outcome = self.evidence.take(job.calls.resumed.job, job.calls.resumed.outcome)
         self.commits.put([(job, self._recorded(job, outcome)) for job, outcome in reports])
 
     def _recorded(self, job: Job, outcome: Outcome) -> Outcome:
@@ -140,11 +140,11 @@ class Reporting:
         events = []
         for job, outcome in batch:
             events.append(shared.event(job.claim, outcome))
-            if job.resumed is not None and not shared.may_resume(job.resumed):
-                job.resumed.give_back()
-                job.resumed = None
-            if job.resumed is not None:
-                events.append(shared.resumption(job.resumed))
+            if job.calls.resumed is not None and not shared.may_resume(job.calls.resumed):
+                job.calls.resumed.give_back()
+                job.calls.resumed = None
+            if job.calls.resumed is not None:
+                events.append(shared.resumption(job.calls.resumed))
         with shared.slots.reserve(budget.spare, budget.blocking_spare, leaving):
             return await shared.transactor.report(events, claimer)
 
@@ -155,10 +155,10 @@ class Reporting:
                 await self._commit([report])
             return
         job = batch[0][0]
-        if job.resumed is not None:
+        if job.calls.resumed is not None:
             # The fault may be in the flow's part: the call is reported without it.
-            job.resumed.give_back()
-            job.resumed = None
+            job.calls.resumed.give_back()
+            job.calls.resumed = None
             await self._commit(batch)
             return
         self._give_up(*batch[0], problem)
@@ -168,7 +168,7 @@ class Reporting:
         """Handle the replies to a batch: that to each report, and to the flow that went on from it."""
         answers = iter(replies)
         for job, outcome in batch:
-            resumed, job.resumed = job.resumed, None
+            resumed, job.calls.resumed = job.calls.resumed, None
             self.answered(job, outcome, next(answers))
             if resumed is not None:
                 self._answer_resumed(resumed, next(answers))
@@ -212,7 +212,7 @@ class Reporting:
         """Handle the reply to a flow that went on ahead. One that was refused waits for a claim, as if it had not."""
         if not isinstance(reply, Accepted):
             log.debug("not resumed: %s", reply)
-            resumed.job.flow = None
+            resumed.job.calls.flow = None
             resumed.kept.put(resumed.flow)
             return
         self._recorded_as(resumed.job, resumed.outcome, reply)
@@ -244,13 +244,13 @@ class Reporting:
 
 def _report_bytes(report: Report) -> int:
     job, outcome = report
-    return outcome_bytes(outcome) + (0 if job.resumed is None else outcome_bytes(job.resumed.outcome))
+    return outcome_bytes(outcome) + (0 if job.calls.resumed is None else outcome_bytes(job.calls.resumed.outcome))
 
 
 def _all_attempts(batch: Sequence[Report]) -> list[Job]:
     """The attempts that ended with these reports, those of resumed flows among them."""
     jobs = [job for job, _ in batch]
-    return jobs + [job.resumed.job for job in jobs if job.resumed is not None]
+    return jobs + [job.calls.resumed.job for job in jobs if job.calls.resumed is not None]
 
 
 def of_rules(outcome: Outcome) -> Outcome:

@@ -129,9 +129,7 @@ class PooledRunner:
     def _note(self, ended: Sequence[tuple[Job, Outcome]]) -> None:
         """Called from any thread. The append comes before the check of the flag, so that no job is left behind."""
         # Here and not in `_collect`: a large output must not delay the worker's loop.
-        self._done.extend(
-            [one if one[0].prepared.output_shape is None and not one[0].secrets else _checked(*one) for one in ended]
-        )
+        self._done.extend([(job, outcome) if _is_final(job) else _checked(job, outcome) for job, outcome in ended])
         if not self._signalled and self._engine is not None:
             self._signalled = True
             # The worker has ended before this handler.
@@ -154,7 +152,7 @@ class PooledRunner:
     def _without_calls(self, done: EndedJobs) -> EndedJobs:
         """Flows go on with their calls on the handlers' loop, wherever these have run: those that ended in other pools
         go there first, and come back. Not from their threads, which a handler may have ended."""
-        calls = [one for one in done if one[0].kept is not None and one[0].prepared.pool is not PoolKind.LOOP]
+        calls = [one for one in done if one[0].calls.kept is not None and one[0].prepared.pool is not PoolKind.LOOP]
         if not calls:
             return done
         new = [one for one in calls if one[0] not in self._handed_over]
@@ -163,6 +161,11 @@ class PooledRunner:
             self._coroutines.hand_over(new)
         gone = {job for job, _ in new}
         return [one for one in done if one[0] not in gone]
+
+
+def _is_final(job: Job) -> bool:
+    """Whether the outcome of a job is reported as it is: nothing in it must be redacted or match a schema."""
+    return job.prepared.output_shape is None and not job.loaded.secrets
 
 
 def _checked(job: Job, outcome: Outcome) -> tuple[Job, Outcome]:

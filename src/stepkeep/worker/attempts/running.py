@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 from stepkeep.edges.safe_text import exception_text
-from stepkeep.kernel.definition import Flow
 from stepkeep.kernel.errors import PayloadSealed, StoreError
 from stepkeep.kernel.machine.outcomes import Completed, Failed, Outcome, Released, RulesFailed, RulesPassed
 from stepkeep.kernel.machine.states import Category
@@ -30,6 +29,7 @@ from stepkeep.worker.attempts.prepared import PreparedSteps
 from stepkeep.worker.attempts.secrets import MissingSecret
 from stepkeep.worker.attempts.transactional import attempt_in_transaction
 from stepkeep.worker.cancellation import Why
+from stepkeep.worker.code import build_of
 from stepkeep.worker.shared import Shared
 
 log = logging.getLogger("stepkeep.worker")
@@ -37,6 +37,15 @@ log = logging.getLogger("stepkeep.worker")
 SECOND = 1_000_000
 LEAVE_SECONDS = 0.25
 """How long a handler of a stopping run that takes a context may take to end by itself."""
+
+
+def require_untried(claim: Claim, prepared: Prepared) -> None:
+    """Refuse a flow that has tried the code which is here: other workers have other code for it."""
+    tried = () if claim.step.note is None else claim.step.note.tried
+    if tried and prepared.is_flow and prepared.spec is not None and (code := build_of(prepared.spec.function)) in tried:
+        name = prepared.spec.name
+        said = f"the code of flow {name} that is here does not fit what run {claim.run_id} has called"
+        raise MisfitError(name, said, is_usual=True, unfit=code)
 
 
 class Running:
@@ -85,6 +94,7 @@ class Running:
                 if prepared.is_transactional and not self._shared.transactor.has_database:
                     said = "a transactional step needs a worker with the database"
                     raise MisfitError(claim.planned.name, said, is_usual=True)
+                require_untried(claim, prepared)
             except MisfitError as problem:
                 self._misfit(self._held_unprepared(claim, now), problem)
                 continue
@@ -96,14 +106,14 @@ class Running:
             job = Job(claim, prepared, deadline, now, self.inputs.fetch, job_lane)
             job.progressed, job.keeper = self._shared.progress.note, self.checkpoints
             if claim.planned.call is not None and self._shared.transactor.has_database:
-                job.kept = self.inputs.flows.of_call(job)
+                job.calls.kept = self.inputs.flows.of_call(job)
             if claim.run_due_at is not None:
                 job.run_deadline = now + (claim.run_due_at - claim.claimed_at) / SECOND
             if self._seal.is_on:
-                job.opened = self._seal.opened_value
+                job.loaded.opened = self._seal.opened_value
             else:
-                job.checks_seal = self._shared.has_sealed_runs
-            job.is_traced = self._shared.transactor.spans is not None and not prepared.is_rules
+                job.loaded.checks_seal = self._shared.has_sealed_runs
+            job.tracing.is_traced = self._shared.transactor.spans is not None and not prepared.is_rules
             if prepared.is_manual:
                 job.completion_token = self._shared.runtime.token()
             jobs.append(job)
@@ -115,8 +125,8 @@ class Running:
         now, claim = self._shared.runtime.monotonic(), job.claim
         self._shared.let_go(job)
         checked = Job(claim, self._prepared.rules_of(claim), now + claim.planned.timeout / SECOND, job.renewed_at)
-        checked.details, checked.own_output, checked.lane = job.details, (outcome.output,), job.lane
-        checked.opened = job.opened
+        checked.loaded.details, checked.own_output, checked.lane = job.loaded.details, (outcome.output,), job.lane
+        checked.loaded.opened = job.loaded.opened
         self._shared.hold([checked])
         self._begin([checked])
 
@@ -128,7 +138,7 @@ class Running:
     def _misfit(self, job: Job, problem: MisfitError) -> None:
         """This worker cannot serve a step that others may: it is handed back, with the reason on record."""
         self._shared.misfits.note(job.claim, problem)
-        self._report(job, Released(reason=storable_text(str(problem))))
+        self._report(job, Released(reason=storable_text(str(problem)), unfit=problem.unfit))
         self._shared.signals.ability_changed()
 
     def _refuse(self, job: Job, problem: Exception) -> None:
@@ -147,7 +157,7 @@ class Running:
         known = self.inputs.flows.lane_of(claim)
         if known is not None:
             return known
-        is_new = isinstance(claim.planned.growth, Flow) and claim.plan.size == 1
+        is_new = claim.planned.kind.is_flow and claim.plan.size == 1
         return batch_lane if is_new else self._lane_of(claim)
 
     def _lane_to_fill(self) -> int:
@@ -249,14 +259,14 @@ class Running:
 
     def _trace(self, job: Job) -> None:
         """Begin the span of an attempt, and give its handler what to pass on."""
-        if job.details is None:
+        if job.loaded.details is None:
             return
-        spans, trace = self._shared.transactor.spans, trace_of(job.details.labels)
-        job.trace = None if trace is None else str(trace)
-        if spans is not None and job.is_traced:
-            job.span = spans.attempt(job.claim, job.details.labels, self._shared.membership.row.id)
-            given = job.span.get_span_context()
-            job.trace = str(Trace(given.trace_id, given.span_id, int(given.trace_flags)))
+        spans, trace = self._shared.transactor.spans, trace_of(job.loaded.details.labels)
+        job.tracing.trace = None if trace is None else str(trace)
+        if spans is not None and job.tracing.is_traced:
+            job.tracing.span = spans.attempt(job.claim, job.loaded.details.labels, self._shared.membership.row.id)
+            given = job.tracing.span.get_span_context()
+            job.tracing.trace = str(Trace(given.trace_id, given.span_id, int(given.trace_flags)))
 
     async def _check_first(self, job: Job, pre: Prepared) -> None:
         """Evaluate the rules before the handler, in the slot and under the claim of the attempt; then run it."""

@@ -113,7 +113,7 @@ class CallArguments:
     reads_run = False
 
     def render(self, job: Job) -> Any:
-        return None if job.arguments is None else _decode(job.arguments)
+        return None if job.loaded.arguments is None else _decode(job.loaded.arguments)
 
 
 class AddedInputs:
@@ -128,7 +128,7 @@ class AddedInputs:
         self.reads_run = OPENING in call.arguments or call.arguments.encode().startswith(MADE_HERE)
 
     def render(self, job: Job) -> Any:
-        given = job.arguments or b"null"
+        given = job.loaded.arguments or b"null"
         if not _holds_expressions(given):
             return _decode(given)
         return compile_inputs(_decode(given), scope_of(self._call, job.claim.plan.definition)).render(job.view())
@@ -152,7 +152,7 @@ class Rendered:
         self.reads_run, self.secrets = self._compiled.reads_input, self._compiled.secrets
 
     def render(self, job: Job) -> Any:
-        return self._compiled.render(job.view(), job.secrets)
+        return self._compiled.render(job.view(), job.loaded.secrets)
 
 
 class RenderedExecutor:

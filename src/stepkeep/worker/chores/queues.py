@@ -12,7 +12,7 @@ from enum import StrEnum
 from functools import cached_property
 
 from stepkeep.definition.built_in import WORKTREE
-from stepkeep.definition.native.rule_words import COMMANDS, HANDLER, has_word
+from stepkeep.definition.native.rule_words import COMMANDS, HANDLER, flow_version, has_word
 from stepkeep.definition.python.registry import HandlerSpec, Registry
 from stepkeep.definition.secrets import CAPABILITY
 from stepkeep.kernel.definition import QueueSpec
@@ -67,6 +67,9 @@ def served_queues(
             return has_secret(word.removeprefix(CAPABILITY))
         if word.startswith(HANDLER):
             return registry.get(word.removeprefix(HANDLER)) is not None
+        if flow_version([word]) is not None:
+            # It is asked of the handler itself.
+            return True
         return settings.commands.enabled if word == COMMANDS else has_word(capabilities, word)
 
     served = {
@@ -88,7 +91,7 @@ def served_queues(
 def _handler(spec: QueueSpec, registry: Registry) -> HandlerSpec | None:
     match spec.kind:
         case "python":
-            return registry.get(spec.name)
+            return registry.get(spec.name, flow_version(spec.capabilities))
         case "agent":
             return registry.agent(spec.name)
         case _:

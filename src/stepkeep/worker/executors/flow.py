@@ -6,6 +6,7 @@ worker keeps the suspended coroutine on the job, and may give it back with the n
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Coroutine, Mapping
 from typing import Any
 
@@ -13,17 +14,24 @@ import msgspec
 
 from stepkeep.definition.python.registry import HandlerSpec, Registry
 from stepkeep.edges.safe_text import is_a, type_name
-from stepkeep.kernel.machine.outcomes import Outcome, Suspended
+from stepkeep.kernel.definition import Flow as Growth
+from stepkeep.kernel.definition import Handler
+from stepkeep.kernel.machine.outcomes import Outcome, Released, Suspended
 from stepkeep.kernel.plan import PlannedStep
 from stepkeep.worker.answers import WaitFor
 from stepkeep.worker.attempts.classify import BindingError
 from stepkeep.worker.attempts.executor import Job, PoolKind
+from stepkeep.worker.attempts.misfits import MisfitError
 from stepkeep.worker.attempts.once import Checkpoints, answer_of, encoded
+from stepkeep.worker.attempts.payloads import storable_text
+from stepkeep.worker.code import build_of
 from stepkeep.worker.executors.python import PythonExecutor, check_fit, make_call
-from stepkeep.worker.flows.calls import Templates
+from stepkeep.worker.flows.calls import NonDeterministic, Templates
 from stepkeep.worker.flows.context import FlowContext
 from stepkeep.worker.flows.loop import refusal
 from stepkeep.worker.flows.replay import Flow, Inline, Record, code_of
+
+log = logging.getLogger("stepkeep.worker")
 
 _decode = msgspec.json.Decoder().decode
 
@@ -39,11 +47,21 @@ class FlowExecutor:
     """Runs the steps whose handler is a flow."""
 
     def __init__(self, registry: Registry, shared: Mapping[str, Any] | None = None) -> None:
-        self._python, self._shared = PythonExecutor(registry, shared), shared
+        self._python, self._shared, self._registry = PythonExecutor(registry, shared), shared, registry
         self._templates = Templates(registry)
 
     def spec(self, planned: PlannedStep) -> HandlerSpec:
-        spec = self._python.spec(planned)
+        """The function of a flow, in the version that its definition asks for."""
+        executor, growth = planned.executor, planned.kind.growth
+        assert isinstance(executor, Handler)
+        assert isinstance(growth, Growth)
+        wanted = None if growth.version is msgspec.UNSET else growth.version
+        spec = self._registry.get(executor.name, wanted)
+        if spec is None and executor.name in self._registry.flows:
+            has = ", ".join(map(str, sorted(self._registry.flows[executor.name])))
+            said = f"flow {executor.name} is here in version {has}, and its run needs version {wanted}"
+            raise MisfitError(executor.name, said, is_usual=True)
+        spec = spec or self._python.spec(planned)
         if spec.runs_in != "async" or not spec.signature.takes_context:
             raise BindingError(f"handler {spec.name} is no flow: write `async def {spec.name}(ctx, ...)`.")
         return spec
@@ -53,27 +71,38 @@ class FlowExecutor:
 
     async def run(self, job: Job) -> Any:
         """What the function returned, or Suspended. Raises what it raised."""
-        flow, planned = job.flow, job.claim.planned
+        flow, planned = job.calls.flow, job.claim.planned
         assert planned.segment is not None
-        job.flow = None
+        job.calls.flow = None
         checkpoints = job.checkpoints()
 
         async def record(asked: Inline) -> None:
             await _settle(asked, checkpoints)
 
-        if flow is None:
-            flow = await self._start(job, record)
-        else:
-            job.renew_context(flow.context, keeps_report=flow.is_ahead)
-        await flow.feed(job.recorded, planned.segment.first, record)
-        return _answer_of(job, flow)
+        try:
+            if flow is None:
+                flow = await self._start(job, record)
+            else:
+                job.renew_context(flow.context, keeps_report=flow.is_ahead)
+            await flow.feed(job.calls.recorded, planned.segment.first, record)
+            return _answer_of(job, flow)
+        except NonDeterministic as problem:
+            return self._unfit(job, problem)
 
     def go_ahead(self, job: Job, flow: Flow) -> Any:
         """The same for a flow that is fed ends of calls which are not on record yet."""
         segment = job.claim.planned.segment
         assert segment is not None
-        flow.feed_ahead(job.recorded, segment.first)
-        return None if flow.asks_for_checkpoint else _answer_of(job, flow)
+        try:
+            flow.feed_ahead(job.calls.recorded, segment.first)
+            return None if flow.asks_for_checkpoint else _answer_of(job, flow)
+        except NonDeterministic as problem:
+            return self._unfit(job, problem)
+
+    def _unfit(self, job: Job, problem: NonDeterministic) -> Released:
+        """The code here does not fit what is recorded: no failure of the run. Other code may."""
+        log.warning("%s holds: %s", job.title, problem)
+        return Released(reason=storable_text(str(problem)), unfit=build_of(self.spec(job.claim.planned).function))
 
     async def _start(self, job: Job, record: Record) -> Flow:
         """Start the coroutine; what it is given first are the ends of calls that are on record."""
@@ -82,7 +111,7 @@ class FlowExecutor:
         context = job.make_context(self._shared, FlowContext)
         assert isinstance(context, FlowContext)
         grown = None if note is None else note.grown
-        flow = Flow(claim.planned.name, code_of(spec.function), context, job.known, grown)
+        flow = Flow(claim.planned.name, code_of(spec.function), context, job.calls.known, grown)
         context.bind(flow, self._templates, claim.plan.definition)
 
         def make() -> Coroutine[Any, Any, Any]:
@@ -99,8 +128,8 @@ class FlowExecutor:
 def _answer_of(job: Job, flow: Flow) -> Any:
     if flow.is_done:
         return _plain(flow.result())
-    job.asked = tuple(flow.new_calls())
-    job.flow = flow
+    job.calls.asked = tuple(flow.new_calls())
+    job.calls.flow = flow
     context = flow.context
     return Suspended(seen=len(flow.given), code=flow.code, cost=context.spent, emit=context.emitted)
 

@@ -106,7 +106,7 @@ class HttpExecutor:
             check_headers(http)
             url, authorization = without_credentials(http.url)
             answer = await self._client.send(
-                http.method, url, headers={**authorization, **headers}, content=content, also=job.allowed
+                http.method, url, headers={**authorization, **headers}, content=content, also=job.loaded.allowed
             )
         except failures.RequestFailed as problem:
             return _failure_of(shown, problem)

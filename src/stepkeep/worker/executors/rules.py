@@ -157,7 +157,7 @@ def _last_outputs(job: Job) -> Any:
     """The output of a run that declares none: that of its last step, or of each of its last steps by name."""
     plan = job.claim.plan
     names = [plan.steps[no].name for no in plan.results]
-    plain = {name: None if (output := job.outputs.get(name)) is None else _decode(output) for name in names}
+    plain = {name: None if (output := job.loaded.outputs.get(name)) is None else _decode(output) for name in names}
     return next(iter(plain.values())) if len(plain) == 1 else plain
 
 
@@ -187,7 +187,7 @@ def _values(seen: list[tuple[str, Any]], job: Job) -> str:
         name = path.rpartition(".")[2]
         hidden = hide_secrets({name: value})
         assert isinstance(hidden, dict)
-        said = kind_of(value) if job.opened is not None else KNOWN.hide(shown(hidden[name]))
+        said = kind_of(value) if job.loaded.opened is not None else KNOWN.hide(shown(hidden[name]))
         told.append(f"{inert_line(path, 100)} = {inert_line(said, 100)}")
     more = ", …" if len(seen) > MOST_VALUES else ""
     return f" ({', '.join(told)}{more})" if told else ""

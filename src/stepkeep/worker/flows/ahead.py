@@ -38,7 +38,7 @@ class Resumed(msgspec.Struct, eq=False):
 
     def give_back(self) -> None:
         """It is not reported: the flow waits for a claim, with the ends that it was fed."""
-        self.job.flow = None
+        self.job.calls.flow = None
         self.kept.pending.extend([job.claim.step.no for job in self.calls])
         self.kept.put(self.flow)
 
@@ -54,12 +54,12 @@ def go_ahead(ended: EndedJobs, monotonic: Callable[[], float], answer: Answered)
     """Feed these ends to the flows that made the calls, and note at the last call of each flow what it came to."""
     waiting: dict[int, tuple[Kept, list[tuple[Job, bytes | None]]]] = {}
     for job, outcome in ended:
-        if job.kept is None:
+        if job.calls.kept is None:
             continue
         if type(outcome) is Completed and _may_go_ahead(job):
-            waiting.setdefault(id(job.kept), (job.kept, []))[1].append((job, outcome.output))
+            waiting.setdefault(id(job.calls.kept), (job.calls.kept, []))[1].append((job, outcome.output))
         else:
-            job.kept.pending.append(job.claim.step.no)
+            job.calls.kept.pending.append(job.claim.step.no)
     for kept, calls in waiting.values():
         if not _feed(kept, calls, monotonic, answer):
             kept.pending.extend([job.claim.step.no for job, _ in calls])
@@ -68,8 +68,8 @@ def go_ahead(ended: EndedJobs, monotonic: Callable[[], float], answer: Answered)
 def wait_for_claim(ended: EndedJobs) -> None:
     """Nothing is fed to the flows of these calls before their reports are answered."""
     for job, _ in ended:
-        if job.kept is not None:
-            job.kept.pending.append(job.claim.step.no)
+        if job.calls.kept is not None:
+            job.calls.kept.pending.append(job.claim.step.no)
 
 
 def _may_go_ahead(job: Job) -> bool:
@@ -84,8 +84,8 @@ def _may_go_ahead(job: Job) -> bool:
         or prepared.is_rules
         or prepared.is_manual
         or prepared.output_shape is not None
-        or job.secrets
-        or job.is_traced
+        or job.loaded.secrets
+        or job.tracing.is_traced
         or job.cancelled.why is not None
         or job.reported
     )
@@ -105,15 +105,15 @@ def _feed(kept: Kept, calls: Calls, monotonic: Callable[[], float], answer: Answ
         return False
     began, last = monotonic(), calls[-1][0]
     job = kept.next_job(last, began)
-    job.recorded = tuple([end_of(call, output) for call, output in calls])
+    job.calls.recorded = tuple([end_of(call, output) for call, output in calls])
     job.renew_context(flow.context)
     outcome = answer(job, flow)
     flow.is_slow = monotonic() - began > SLOW_SECONDS
     if flow.asks_for_checkpoint:
-        job.flow = None
+        job.calls.flow = None
         kept.put(flow)
         return False
-    last.resumed = Resumed(kept, flow, job, outcome, [call for call, _ in calls])
+    last.calls.resumed = Resumed(kept, flow, job, outcome, [call for call, _ in calls])
     return True
 
 
@@ -122,4 +122,4 @@ def _may_be_resumed(job: Job) -> bool:
     planned, prepared = job.claim.planned, job.prepared
     if planned.has_rules or prepared.pre is not None or prepared.is_manual or is_set_aside(job.claim.plan, planned):
         return False
-    return prepared.output_shape is None and not job.secrets
+    return prepared.output_shape is None and not job.loaded.secrets

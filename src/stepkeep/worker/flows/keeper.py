@@ -17,7 +17,7 @@ from stepkeep.kernel.machine.outcomes import Completed, Outcome, Suspended
 from stepkeep.kernel.machine.rows import Grown, Note
 from stepkeep.kernel.machine.states import Phase, StepState
 from stepkeep.operations.pipeline.transact import Claim
-from stepkeep.worker.attempts.executor import Job
+from stepkeep.worker.attempts.executor import Job, LoadedInputs
 from stepkeep.worker.flows.calls import Recorded
 from stepkeep.worker.flows.replay import Flow
 
@@ -74,10 +74,9 @@ class Kept(msgspec.Struct, eq=False):
             call.renewed_at,
             before.fetch,
             call.lane,
-            details=before.details,
+            loaded=LoadedInputs(details=before.loaded.details, opened=before.loaded.opened),
             progressed=before.progressed,
             keeper=before.keeper,
-            opened=before.opened,
         )
 
 
@@ -90,7 +89,7 @@ class FlowKeeper:
 
     def fill(self, job: Job) -> bool:
         """Give a claimed flow what it lacks, if all of that is known here. False: its calls must be read."""
-        if job.flow is not None or job.known:
+        if job.calls.flow is not None or job.calls.known:
             return True
         note = job.claim.step.note
         grown = None if note is None else note.grown
@@ -105,7 +104,7 @@ class FlowKeeper:
         if not is_current or kept.count - kept.seen - len(ends) != job.claim.step.unmet or not flow.fits(ends):
             flow.close()
             return False
-        job.flow, job.recorded = flow, ends
+        job.calls.flow, job.calls.recorded = flow, ends
         return True
 
     def of_call(self, job: Job) -> Kept | None:
@@ -123,14 +122,14 @@ class FlowKeeper:
 
     def give(self, job: Job, calls: Sequence[Recorded]) -> None:
         """Give a claimed flow what was read: it is replayed."""
-        job.known = tuple(calls)
-        job.recorded = tuple(one for one in calls if one.settled is not None)
+        job.calls.known = tuple(calls)
+        job.calls.recorded = tuple(one for one in calls if one.settled is not None)
 
     def reported(self, job: Job, outcome: Outcome, state: object, settled: object) -> None:
         """A report was recorded: keep a suspended flow, or what a call of a kept one came to."""
         if isinstance(outcome, Suspended):
-            if job.flow is not None and state in (StepState.AWAITING_CHILDREN, StepState.READY):
-                self._keep(job, job.flow, outcome)
+            if job.calls.flow is not None and state in (StepState.AWAITING_CHILDREN, StepState.READY):
+                self._keep(job, job.calls.flow, outcome)
             return
         if job.prepared.is_flow:
             self._kept.pop(_key(job), None)
@@ -144,8 +143,8 @@ class FlowKeeper:
 
     def answered(self, job: Job) -> None:
         """The report on a call was answered, or will never be."""
-        if job.kept is not None and job.claim.step.no in job.kept.pending:
-            job.kept.pending.remove(job.claim.step.no)
+        if job.calls.kept is not None and job.claim.step.no in job.calls.kept.pending:
+            job.calls.kept.pending.remove(job.claim.step.no)
 
     def _keep(self, job: Job, flow: Flow, outcome: Suspended) -> None:
         note = job.claim.step.note
@@ -158,7 +157,7 @@ class FlowKeeper:
             # The same object: calls that are under way refer to it.
             kept.job, kept.count, kept.seen, kept.ends = job, count, outcome.seen, {}
             self._kept.move_to_end(_key(job))
-        job.flow = None
+        job.calls.flow = None
         flow.was_recorded(count)
         kept.put(flow)
 

@@ -127,7 +127,7 @@ def describe(job: Job, result_limit: int, number: int = 0) -> Task:
         default_category=job.prepared.default_category,
         result_limit=result_limit,
         title=job.title,
-        secrets=dict(job.secrets or {}),
+        secrets=dict(job.loaded.secrets or {}),
         number=number,
     )
 

@@ -204,8 +204,8 @@ class LoopPool:
             if job.cancelled.why is not None:
                 outcome = Stopped()
             else:
-                if job.span is not None:
-                    activate(job.span)
+                if job.tracing.span is not None:
+                    activate(job.tracing.span)
                 answer = await job.prepared.executor.run(job)
                 end_copy(self._pid)
                 ours = job.prepared.spec is None or job.prepared.is_flow

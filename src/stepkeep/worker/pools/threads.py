@@ -180,8 +180,8 @@ class ThreadPool:
 
     def _attempt(self, job: Job) -> Outcome:
         try:
-            if job.span is not None:
-                activate(job.span)
+            if job.tracing.span is not None:
+                activate(job.tracing.span)
             answer = job.prepared.executor.run(job)
             end_copy(self._pid)
             ours = job.prepared.spec is None

@@ -151,6 +151,10 @@ class OutcomeBody(Body, frozen=True):
     count: Annotated[int, Meta(ge=1, le=LARGEST)] | UnsetType | None = UNSET
     until: Text | UnsetType | None = UNSET
     reason: Text | UnsetType | None = UNSET
+    unfit: Annotated[
+        Annotated[str, Meta(min_length=1, max_length=64)] | UnsetType | None,
+        says("Of `released`: which code of the flow does not fit what is recorded; the flow holds for other code."),
+    ] = UNSET
     cost: Any = UNSET
     emit: Annotated[list[EmittedEvent], Meta(max_length=1000)] | UnsetType = UNSET
 

@@ -14,7 +14,7 @@ from stepkeep.cli.settings import Needs, Settings
 if TYPE_CHECKING:
     from stepkeep.operations.people.policies import PolicyList, PolicyRevision, PolicyView, Replay
 
-policy = Commands("policy", "Rules that allow, hold or deny steps before they run.")
+policy = Commands("policies", "Rules that allow, hold or deny steps before they run.")
 
 
 @policy.command("test", Needs.NOTHING)
