@@ -369,16 +369,20 @@ def _seen(loaded: Loaded, key: RunKey) -> frozenset[str]:
     return frozenset(message for *owner, message in loaded.seen if tuple(owner) == key)
 
 
-def notice_of(run: Run) -> Notice:
+def notices_of(run: Run) -> list[Notice]:
     """The notice of the end of a child, for the transaction that ends it."""
-    return Notice(
-        tenant=run.tenant,
-        child_id=run.id,
-        outcome=run.state,
-        ended_at=run.moved_at if run.ended_at is None else run.ended_at,
-        category=run.category,
-        error=run.error if run.state is not RunState.SUCCEEDED else None,
-    )
+    if run.state not in RUN_TERMINAL or not is_child(run.id):
+        return []
+    return [
+        Notice(
+            tenant=run.tenant,
+            child_id=run.id,
+            outcome=run.state,
+            ended_at=run.moved_at if run.ended_at is None else run.ended_at,
+            category=run.category,
+            error=run.error if run.state is not RunState.SUCCEEDED else None,
+        )
+    ]
 
 
 def gather(write: Write, decision: Decision) -> None:
@@ -393,7 +397,6 @@ def gather(write: Write, decision: Decision) -> None:
     if decision.rows:
         write.rows.take(decision.rows)
     if run.state in RUN_TERMINAL:
-        if is_child(run.id):
-            write.rows.add(notice_of(run))
+        write.rows.take(rows_of(notices_of(run)))
         if run.business_key is not None:
             write.rows.add(ReleasedKey(run.tenant, run.business_key))

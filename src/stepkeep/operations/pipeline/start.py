@@ -18,7 +18,7 @@ from uuid_utils import uuid7
 from stepkeep.definition.bounds import MAX_PRIORITY
 from stepkeep.definition.run_input import check_json_input, is_declared, is_quick
 from stepkeep.kernel.composition.adoption import Continuation, ContinuationKind
-from stepkeep.kernel.composition.child_runs import CONTINUE, is_child
+from stepkeep.kernel.composition.child_runs import CONTINUE
 from stepkeep.kernel.decide.create import StartTemplate, create_run, start_template
 from stepkeep.kernel.decide.decision import Accepted, Claimer, Decision, Reply, check_requesters
 from stepkeep.kernel.decide.draft import Missing
@@ -52,7 +52,7 @@ from stepkeep.operations.limits.slots import KnownLimits, grant_slots
 from stepkeep.operations.people.live_policies import LivePolicies
 from stepkeep.operations.people.people import requested
 from stepkeep.operations.people.quotas import QuotaKeeper
-from stepkeep.operations.pipeline.batch import DecisionBatch, notice_of
+from stepkeep.operations.pipeline.batch import DecisionBatch, notices_of
 from stepkeep.operations.pipeline.fingerprints import FORMAT, difference, fingerprint
 from stepkeep.operations.pipeline.first_messages import delivered, kept_event, with_events
 from stepkeep.operations.pipeline.group_commit import Submissions, all_or_each
@@ -672,8 +672,7 @@ class Starting:
         self.write.new_runs.append(created)
         self._continuations.take(request, self.write)
         self.write.rows.take(rows_of(request.adopted_payloads))
-        if created.run.state in RUN_TERMINAL and is_child(created.run.id):
-            self.write.rows.add(notice_of(created.run))
+        self.write.rows.take(rows_of(notices_of(created.run)))
         if request.payload is not None:
             self.write.rows.add(request.payload)
         if key is not None:
