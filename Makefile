@@ -73,7 +73,7 @@ docs: $(DOCS) ## build the documentation into site/
 
 # --universal puts one answer for all supported Pythons and platforms into each file.
 PIN := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
-    --no-header --no-annotate --no-emit-index-url
+    --no-header --no-annotate --no-emit-index-url -c requirements/bounds.txt
 
 pins: ## pin the newest allowed versions in requirements/ (needs uv)
 	$(PIN) --upgrade pyproject.toml --extra postgres --extra server -o requirements/runtime.txt

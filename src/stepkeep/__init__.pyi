@@ -30,9 +30,11 @@ from stepkeep.engine.interventions import AsyncInterventions as AsyncInterventio
 from stepkeep.engine.interventions import Interventions as Interventions
 from stepkeep.engine.jobs import AsyncJobs as AsyncJobs
 from stepkeep.engine.jobs import Jobs as Jobs
+from stepkeep.engine.limits import AsyncLimits as AsyncLimits
 from stepkeep.engine.limits import AsyncPauses as AsyncPauses
 from stepkeep.engine.limits import AsyncResources as AsyncResources
 from stepkeep.engine.limits import AsyncSlots as AsyncSlots
+from stepkeep.engine.limits import Limits as Limits
 from stepkeep.engine.limits import Pauses as Pauses
 from stepkeep.engine.limits import Resources as Resources
 from stepkeep.engine.limits import Slots as Slots
@@ -87,6 +89,8 @@ from stepkeep.worker.answers import then as then
 from stepkeep.worker.answers import wait_for as wait_for
 from stepkeep.worker.attempts.secrets import Secrets as Secrets
 from stepkeep.worker.context import Context as Context
+from stepkeep.worker.current import current as current
+from stepkeep.worker.current import durable as durable
 from stepkeep.worker.executors.command import CommandPolicy as CommandPolicy
 from stepkeep.worker.executors.http import HttpPolicy as HttpPolicy
 from stepkeep.worker.flows.calls import CallFailed as CallFailed

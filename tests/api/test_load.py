@@ -24,12 +24,12 @@ from stepkeep.api.load import (
     SHARED_REST_TIMES,
     SHARED_SECONDS,
     SHARED_TURNS,
-    Bound,
+    FairTurns,
     HttpMeasures,
     Load,
+    LoadBound,
     Seat,
     Share,
-    Turns,
 )
 from stepkeep.cli.streams import JsonFormatter
 from stepkeep.engine import AsyncEngine
@@ -46,13 +46,13 @@ async def test_a_request_beyond_the_bound_is_refused_at_once_and_counted(databas
         await stage.publish(HELLO)
         async with stage.client(await stage.key()) as client:
             load = stage.app.service.load
-            load.bounds["requests"] = Bound(0, 1, 1)  # its key is read before
+            load.bounds["requests"] = LoadBound(0, 1, 1)  # its key is read before
             refused = await client.get("/runs")
             told(refused, 503, "overloaded")
             assert refused.headers["retry-after"] == "1"
             assert (await client.get("/healthz")).status_code == 200
             assert (await client.get("/readyz")).status_code == 200
-            load.bounds["requests"] = Bound(1, 1, 1)
+            load.bounds["requests"] = LoadBound(1, 1, 1)
             assert (await client.get("/runs")).status_code == 200
             assert stage.app.service.measures.refused == {"requests": 1}
             assert stage.app.service.measures.in_flight == 0
@@ -96,7 +96,7 @@ async def test_bodies_that_do_not_arrive_take_no_place_of_others(
 
     async with on(database_url) as stage:
         load = stage.app.service.load
-        load.bounds |= {"requests": Bound(10, 10, 10), "bodies": Bound(20, 15, 12)}
+        load.bounds |= {"requests": LoadBound(10, 10, 10), "bodies": LoadBound(20, 15, 12)}
         async with stage.serving(await stage.key()) as client:
             host, port = client.base_url.host, client.base_url.port
             idle = [await asyncio.open_connection(host, port) for _ in range(13)]
@@ -135,7 +135,7 @@ async def test_long_polls_of_one_key_take_no_place_of_another(database_url: str)
     async with on(database_url) as stage:
         await stage.publish(GATED)
         load = stage.app.service.load
-        load.bounds |= {"requests": Bound(4, 4, 4), "waits": Bound(12, 10, 6)}
+        load.bounds |= {"requests": LoadBound(4, 4, 4), "waits": LoadBound(12, 10, 6)}
         async with stage.client(await stage.key()) as client, stage.client(await stage.key(owner="bob")) as bob:
             run = (await client.post("/runs", json={"workflow": "gated"})).json()["run_id"]
             polls = [asyncio.create_task(client.get(f"/runs/{run}/result?wait=30")) for _ in range(6)]
@@ -159,7 +159,7 @@ async def test_long_polls_of_one_key_take_no_place_of_another(database_url: str)
 async def test_streams_have_a_bound_for_each_key_and_tenant(database_url: str) -> None:
     async with on(database_url) as stage:
         load = stage.app.service.load
-        load.bounds["streams"] = Bound(4, 3, 2)
+        load.bounds["streams"] = LoadBound(4, 3, 2)
         key, rival = await stage.key(), await stage.key(tenant=RIVAL)
         async with stage.serving(key) as client:
             bob, other = (
@@ -242,7 +242,7 @@ async def test_idle_connections_make_room_for_new_ones(
 def test_bounds_fit_the_open_files_of_the_process() -> None:
     load = Load(HttpMeasures(dict))
     load.fit(800)
-    assert load.bounds["streams"] == Bound(200, 100, 50)
+    assert load.bounds["streams"] == LoadBound(200, 100, 50)
     load.fit(1_000_000)
     assert load.bounds == BOUNDS
 
@@ -420,7 +420,7 @@ async def test_what_was_acknowledged_survives_a_crash_of_the_database_under_load
 
 async def test_while_two_tenants_have_requests_each_has_a_few_turns_at_once() -> None:
     now = [0.0]
-    turns = Turns(lambda: now[0])
+    turns = FairTurns(lambda: now[0])
     acme, rival = Share("acme", SHARED_TURNS), Share("rival", SHARED_TURNS)
     for _ in range(SHARED_TURNS + 20):
         await turns.take(acme)
@@ -451,7 +451,7 @@ async def test_while_two_tenants_have_requests_each_has_a_few_turns_at_once() ->
 
 async def test_refusals_of_a_tenant_beside_others_are_told_one_after_the_other() -> None:
     now = [0.0]
-    turns = Turns(lambda: now[0])
+    turns = FairTurns(lambda: now[0])
     await turns.take(Share("wild", SHARED_TURNS))
     assert [turns.refusal_in("wild") for _ in range(3)] == [0.0, 0.0, 0.0], "nobody else is there"
     assert turns.rest_times("wild") == 0.0
@@ -469,7 +469,7 @@ async def test_refusals_of_a_tenant_beside_others_are_told_one_after_the_other()
 
 async def test_a_refused_request_waits_in_no_place_of_others() -> None:
     load = Load(HttpMeasures(dict))
-    load.bounds["refused"] = Bound(1, 1, 1)
+    load.bounds["refused"] = LoadBound(1, 1, 1)
     await load.turns.take(Share("calm", SHARED_TURNS))
     for _ in range(1_000):
         load.turns.refusal_in("wild")

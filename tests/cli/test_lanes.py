@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from hypothesis import strategies as st
 
-from stepkeep.cli.render.graph import Line, draw_lanes
+from stepkeep.cli.render.graph import GraphLine, draw_lanes
 from tests.suites import drawn
 
 
@@ -31,7 +31,7 @@ def test_following_the_lines_down_from_a_step_leads_to_exactly_what_comes_after_
         assert reached(lines, name) == children, "\n".join(line.art for line in lines)
 
 
-def reached(lines: Sequence[Line], name: str) -> set[str]:
+def reached(lines: Sequence[GraphLine], name: str) -> set[str]:
     """Where the lines lead from a node: down from it, or along the row below it and then down."""
     start = next(place for place, line in enumerate(lines) if line.node == name)
     if start + 1 == len(lines) or lines[start + 1].node is not None:
@@ -59,7 +59,7 @@ def along(row: str, here: int, step: int, *, opens: str, ends: str) -> list[int]
         assert row[column] in "─│┼┬"
 
 
-def down(lines: Sequence[Line], place: int, column: int) -> str:
+def down(lines: Sequence[GraphLine], place: int, column: int) -> str:
     """The node at the end of a line that goes straight down."""
     for line in lines[place:]:
         if line.node is not None and line.column == column:

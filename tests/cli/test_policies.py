@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import stepkeep as sk
-from stepkeep.cli.policies import Policies, parse_size
+from stepkeep.cli.policies import StepPolicies, parse_size
 from tests.cli.conftest import HANDLERS, Cli
 from tests.worker.loopback import Server
 
@@ -164,7 +164,7 @@ def test_sizes_are_read_as_people_write_them() -> None:
 
 
 def test_without_options_steps_may_do_what_the_policies_allow_by_default() -> None:
-    assert Policies().options() == {
+    assert StepPolicies().options() == {
         "http": sk.HttpPolicy(),
         "commands": sk.CommandPolicy(),
         "process_memory_bytes": None,

@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from stepkeep.cli import working
-from stepkeep.cli.progress import Moving, Progress, ProgressLine
+from stepkeep.cli.progress import Moving, ProgressLine, RunProgress
 from stepkeep.cli.render.lines import remark, step_lines
 from stepkeep.kernel.machine.journal import Cause, Entry, Hop
 from tests.cli.conftest import Cli
@@ -64,7 +64,7 @@ STORY = [
 
 
 def test_each_thing_that_happens_is_one_line() -> None:
-    progress = Progress(NAMES.__getitem__, 4)
+    progress = RunProgress(NAMES.__getitem__, 4)
     lines = [told.line() for one in STORY for told in progress.take(one)]
     assert lines == [
         "00:00:03.000  fetch  running",
@@ -85,7 +85,7 @@ def test_each_thing_that_happens_is_one_line() -> None:
 
 def test_a_sleep_says_until_when() -> None:
     console = Console(file=io.StringIO(), width=100, force_terminal=True, color_system=None)
-    progress = Progress(NAMES.__getitem__, 4, sleeps={1, 2})
+    progress = RunProgress(NAMES.__getitem__, 4, sleeps={1, 2})
     entries = [
         entry(5, Hop(1, "wait_opened", "pending", "awaiting_event", due_at=65 * SECOND)),
         entry(5, Hop(2, "wait_opened", "pending", "awaiting_event", due_at=90_000 * SECOND)),
@@ -107,7 +107,7 @@ def test_a_sleep_says_until_when() -> None:
 def test_what_goes_on_stays_on_the_screen_with_a_countdown() -> None:
     out = io.StringIO()
     console = Console(file=out, width=100, force_terminal=True, color_system=None)
-    progress = Progress(NAMES.__getitem__, 4)
+    progress = RunProgress(NAMES.__getitem__, 4)
     moving = Moving(console)
     moving.begin("run r1, demo v1", progress, 0)
     for one in STORY[:6]:
@@ -126,7 +126,7 @@ def test_what_goes_on_stays_on_the_screen_with_a_countdown() -> None:
 
 def test_many_active_steps_are_counted_not_listed() -> None:
     console = Console(file=io.StringIO(), width=100, force_terminal=True, color_system=None)
-    progress = Progress(lambda no: f"s{no}", 5_000)
+    progress = RunProgress(lambda no: f"s{no}", 5_000)
     progress.take(entry(1, *(Hop(no, "claimed", "ready", "running", attempt=1) for no in range(5_000))))
     moving = Moving(console)
     moving.begin("run", progress, 0)
@@ -155,15 +155,15 @@ def test_a_run_that_is_watched_tells_how_far_its_handlers_are(
 ) -> None:
     """The handler goes on when its words were looked at, however long that takes."""
     monkeypatch.setattr(working, "LOOK_AT_PROGRESS", 0.0)
-    seen, real = home / "seen", Progress.far
+    seen, real = home / "seen", RunProgress.far
 
-    def far(self: Progress, no: int, said: str, at: int) -> ProgressLine | None:
+    def far(self: RunProgress, no: int, said: str, at: int) -> ProgressLine | None:
         told = real(self, no, said, at)
         if told is not None:
             seen.touch()
         return told
 
-    monkeypatch.setattr(Progress, "far", far)
+    monkeypatch.setattr(RunProgress, "far", far)
     code = (
         "import time\nfrom pathlib import Path\nimport stepkeep as sk\n\n"
         "@sk.step('far.tell')\ndef tell(ctx: sk.Context) -> None:\n"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stepkeep.conformance.refinement import Product, Refinement, explore
+from stepkeep.conformance.words.refinement import Product, Refinement, explore
 from stepkeep.dialects.dialect import Judged
 from stepkeep.operations.logs.log import canonical_machines
 

@@ -15,8 +15,8 @@ from tests.conformance.toy.machine import JUDGED as TOY
 from tests.kernel.driver import World
 from tests.kernel.walks import bring_home, live, world_of
 
-from stepkeep.conformance.dialect_line import line_hash
 from stepkeep.conformance.encoding import compact
+from stepkeep.conformance.words.dialect_line import line_hash
 from stepkeep.dialects import registry
 from stepkeep.dialects.dialect import Judged
 from stepkeep.kernel.machine.journal import RUN_ENTITY, Entry

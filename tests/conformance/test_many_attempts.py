@@ -8,8 +8,8 @@ from tests.conformance.tellings import encoded, told
 from tests.conformance.test_reenact import contract_of
 from tests.kernel.driver import World, work
 
-from stepkeep.conformance.replay import replay_lines
 from stepkeep.conformance.verify import verify_lines
+from stepkeep.conformance.words.replay import replay_lines
 from stepkeep.dialects import registry
 from stepkeep.kernel.definition import SECOND, Retry
 from stepkeep.kernel.machine.states import Category

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from stepkeep.conformance.arrows import REFERENCE
+from stepkeep.conformance.machines import REFERENCE
 from stepkeep.conformance.validate import main, validate
 from stepkeep.operations.logs.log import canonical_machines
 
@@ -142,5 +142,5 @@ def test_the_judges_own_tables_are_those_of_the_engine() -> None:
     assert set(REFERENCE) == set(engine)
     for name, (rows, ended) in REFERENCE.items():
         differing = frozenset(rows) ^ frozenset(engine[name][0])
-        assert not differing, f"rows of {name} that only one side has; the judge's are in conformance/arrows.py"
+        assert not differing, f"rows of {name} that only one side has; the judge's are in conformance/machines.py"
         assert frozenset(ended) == frozenset(engine[name][1]), name

@@ -15,7 +15,7 @@ from tests.kernel.driver import World
 from tests.suites import in_proof, some
 
 from stepkeep.conformance import refinement
-from stepkeep.conformance.refinement import Breach, refine
+from stepkeep.conformance.words.refinement import Breach, refine
 from stepkeep.dialects.dialect import Judged
 from stepkeep.dialects.machine import Extension, Forbidden, MachineView
 from stepkeep.dialects.projection import RunView, Seen

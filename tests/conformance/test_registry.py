@@ -10,8 +10,8 @@ import pytest
 from tests.conformance.tellings import encoded, toy_among_dialects
 from tests.workbench import TENANT, Bench, benches
 
-from stepkeep.conformance.replay import replay_lines
 from stepkeep.conformance.report import Code
+from stepkeep.conformance.words.replay import replay_lines
 from stepkeep.definition.text.document import parse_document, read_document
 from stepkeep.dialects import registry
 from stepkeep.kernel.errors import DefinitionError, InvalidInput

@@ -20,9 +20,9 @@ from tests.conformance.toy.machine import JUDGED as TOY
 from tests.kernel.driver import World, sequence, work
 from tests.suites import in_proof
 
-from stepkeep.conformance.replay import replay_lines
 from stepkeep.conformance.report import Code, Report
 from stepkeep.conformance.schema import timestamp_of
+from stepkeep.conformance.words.replay import replay_lines
 from stepkeep.dialects.dialect import Invariant, Judged
 from stepkeep.dialects.registry import judged as judged_by_name
 

@@ -12,9 +12,9 @@ from tests.conformance.tellings import Line, dialects, encoded, resealed, storie
 from tests.conformance.test_reenact import contract_of
 from tests.kernel.driver import World
 
-from stepkeep.conformance.replay import replay_lines
 from stepkeep.conformance.report import Code, Report
 from stepkeep.conformance.schema import timestamp_of
+from stepkeep.conformance.words.replay import replay_lines
 from stepkeep.dialects.dialect import Judged
 from stepkeep.dialects.registry import judged as by_name
 

@@ -9,7 +9,7 @@ from tests.conformance.tellings import found_in, log_in
 from tests.kernel.driver import World, work
 
 import stepkeep as sk
-from stepkeep.conformance.replay import replay_lines
+from stepkeep.conformance.words.replay import replay_lines
 from stepkeep.dialects.registry import judged, names
 from stepkeep.kernel.definition import OnExhausted, Retry
 from stepkeep.kernel.machine.events import HoldChoice

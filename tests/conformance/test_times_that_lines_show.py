@@ -9,8 +9,8 @@ import pytest
 from tests.conformance.tellings import Line, encoded, resealed, told
 from tests.kernel.driver import LEASE, TOKEN, World, gate, sequence, work
 
-from stepkeep.conformance.replay import replay_lines
 from stepkeep.conformance.schema import timestamp_of
+from stepkeep.conformance.words.replay import replay_lines
 from stepkeep.dialects import registry
 from stepkeep.kernel.definition import SECOND, Completion, Retry
 from stepkeep.kernel.machine.outcomes import Completed, Waiting

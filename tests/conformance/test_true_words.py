@@ -10,7 +10,7 @@ from tests.conformance.tellings import dialects, encoded, resealed, resealed_who
 from tests.kernel.driver import World, gate, work
 
 from stepkeep.conformance.certificate import certify
-from stepkeep.conformance.replay import replay_lines
+from stepkeep.conformance.words.replay import replay_lines
 from stepkeep.dialects import registry
 from stepkeep.dialects.dialect import Judged
 from stepkeep.dialects.machine import Extension

@@ -62,7 +62,19 @@ engine = sk.open("sqlite:///examples.db")
 NAMES = {
     "Engines": ("open", "Engine", "AsyncEngine", "HostedWorker", "AsyncHostedWorker", "Result", "Started"),
     "Workflows": ("Workflow", "Expr", "Retry", "load_file", "flow", "on", "hook", "then", "secret", "output_of"),
-    "Handlers": ("step", "agent", "lifespan", "Context", "wait_for", "retry_in", "fail", "StepError", "Registry"),
+    "Handlers": (
+        "step",
+        "agent",
+        "lifespan",
+        "Context",
+        "current",
+        "durable",
+        "wait_for",
+        "retry_in",
+        "fail",
+        "StepError",
+        "Registry",
+    ),
     "Flows": ("FlowContext", "CallFailed", "NonDeterministic"),
     "Sinks": ("Sink", "OutgoingEvent", "SinkFailed", "Taken"),
     "Policies and payloads": (

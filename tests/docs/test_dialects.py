@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from stepkeep.conformance.dialect_line import SUFFIX
 from stepkeep.conformance.report import Code
+from stepkeep.conformance.words.dialect_line import SUFFIX
 from stepkeep.dialects import registry
 from tests.conformance.logs import success
 from tests.conformance.tellings import dialects, told

@@ -21,7 +21,7 @@ from collections import Counter
 from pathlib import Path
 
 from stepkeep.network.allowing import AllowList
-from stepkeep.network.client import Client
+from stepkeep.network.client import GuardedClient
 from stepkeep.network.failures import RequestFailed
 from stepkeep.network.guard import Guard, Reach
 
@@ -90,7 +90,7 @@ class Site:
             connection.close()
 
 
-async def told(client: Client, url: str) -> str:
+async def told(client: GuardedClient, url: str) -> str:
     try:
         return str((await client.send("GET", url)).status)
     except RequestFailed as problem:
@@ -108,7 +108,7 @@ def settle_in(folder: Path) -> None:
 async def main() -> None:
     names, allowed = NameServer(), Site(ALLOWED)
     canary = Site(CANARY, allowed.port)
-    client = Client(Guard(Reach(allow=AllowList.of([ALLOWED]))), seconds=10.0)
+    client = GuardedClient(Guard(Reach(allow=AllowList.of([ALLOWED]))), seconds=10.0)
     found = {}
     for request, name in enumerate(("rebinds.test", "rebinds.test", "turns-inward.test", "two-faced.test")):
         found[f"{request} {name}"] = await told(client, f"http://{name}:{allowed.port}/")

@@ -20,7 +20,7 @@ from tests.network.raw_server import Listener, answering
 
 from stepkeep.network import failures
 from stepkeep.network.allowing import AllowList
-from stepkeep.network.client import Answer, Client
+from stepkeep.network.client import GuardedClient, HttpAnswer
 from stepkeep.network.guard import Guard, Reach
 
 LOOPBACK = Reach(allow=AllowList.of(("127.0.0.0/8", "::1")))
@@ -37,11 +37,13 @@ class Names:
         return self.answers[min(len(self.asked), len(self.answers)) - 1]
 
 
-def ask(url: str, method: str = "GET", *, reach: Reach = LOOPBACK, names: Names | None = None, **more: Any) -> Answer:
+def ask(
+    url: str, method: str = "GET", *, reach: Reach = LOOPBACK, names: Names | None = None, **more: Any
+) -> HttpAnswer:
     limits = {key: more.pop(key) for key in ("max_answer", "seconds", "connect_seconds", "tls") if key in more}
 
-    async def asking() -> Answer:
-        client = Client(Guard(reach, resolve=names), **limits)
+    async def asking() -> HttpAnswer:
+        client = GuardedClient(Guard(reach, resolve=names), **limits)
         try:
             return await client.send(method, url, **more)
         finally:
@@ -78,10 +80,10 @@ def test_an_answer_is_not_judged_and_a_redirect_is_not_followed() -> None:
 
 async def test_the_allow_list_of_one_request_opens_nothing_for_the_next() -> None:
     async def asking(port: int) -> None:
-        client = Client(Guard(Reach()))
+        client = GuardedClient(Guard(Reach()))
         url = f"http://127.0.0.1:{port}/"
         assert (await client.send("GET", url, also=AllowList.of([f"127.0.0.1:{port}"]))).status == 200
-        with pytest.raises(failures.Forbidden):
+        with pytest.raises(failures.AddressForbidden):
             await client.send("GET", url)
         await client.aclose()
 
@@ -202,7 +204,7 @@ def test_the_next_address_is_tried_where_one_takes_no_connection() -> None:
 
 @pytest.mark.parametrize("names", [Names([]), Names([f"127.0.0.{n}" for n in range(1, 18)]), Names(["no address"])])
 def test_a_name_without_a_usable_answer_is_refused(names: Names) -> None:
-    with pytest.raises((failures.Unresolved, failures.Forbidden)):
+    with pytest.raises((failures.Unresolved, failures.AddressForbidden)):
         ask("http://shop.example/", names=names)
 
 

@@ -20,7 +20,7 @@ from stepkeep.kernel.machine.outcomes import Failed
 from stepkeep.kernel.machine.states import Category
 from stepkeep.network import failures
 from stepkeep.network.allowing import AllowList
-from stepkeep.network.client import Client
+from stepkeep.network.client import GuardedClient
 from stepkeep.network.guard import Guard, Reach
 from stepkeep.sinks import webhook
 from stepkeep.sinks.interface import SinkContext, SinkFailed, SinkKind
@@ -67,7 +67,7 @@ def at(url: str, port: int) -> str:
     return url.replace("{port}", str(port))
 
 
-async def send_all(client: Client, urls: Sequence[str]) -> list[Exception | int]:
+async def send_all(client: GuardedClient, urls: Sequence[str]) -> list[Exception | int]:
     """Send to all, a few at a time: the failure or the status of each."""
     free = asyncio.Semaphore(16)
 
@@ -89,9 +89,10 @@ async def test_no_hostile_url_reaches_the_canary(canary: Canary) -> None:
     assert len(URLS) >= 150
     urls = [at(url, canary.port) for url in URLS]
     # The port is listed, so that only the address stands between the request and the canary.
-    found = await send_all(Client(Guard(Reach(ports=(80, 443, canary.port)))), urls)
+    found = await send_all(GuardedClient(Guard(Reach(ports=(80, 443, canary.port)))), urls)
     for url, failure in zip(urls, found, strict=True):
-        assert isinstance(failure, failures.Forbidden | failures.CannotSend | failures.Unresolved), (url, failure)
+        expected = failures.AddressForbidden | failures.CannotSend | failures.Unresolved
+        assert isinstance(failure, expected), (url, failure)
         assert not failure.may_have_been_served
     assert canary.touched == (1, b"probe")
 
@@ -100,7 +101,7 @@ async def test_the_same_urls_do_reach_it_where_everything_is_open(canary: Canary
     """The canary can sing: otherwise the test above would prove nothing."""
     local = [url for url in URLS if "127.0.0." in url or "[::" in url or "localhost" in url.lower()]
     urls = [at(url, canary.port) for url in local if url.startswith("http://")]
-    found = await send_all(Client(Guard(Reach(allow_internal=True))), urls)
+    found = await send_all(GuardedClient(Guard(Reach(allow_internal=True))), urls)
     assert found.count(200) >= 12
     assert canary.touched[0] >= 13
 
@@ -170,8 +171,8 @@ async def test_no_answer_of_a_name_server_leads_to_the_canary(canary: Canary, na
         return answers[min(len(asked), len(answers)) - 1]
 
     guard = Guard(Reach(ports=(canary.port,)), resolve=resolve)
-    [failure] = await send_all(Client(guard), [f"http://{name}:{canary.port}/"])
-    assert isinstance(failure, failures.Forbidden | failures.Unresolved)
+    [failure] = await send_all(GuardedClient(guard), [f"http://{name}:{canary.port}/"])
+    assert isinstance(failure, failures.AddressForbidden | failures.Unresolved)
     assert asked == [name]
     assert canary.touched == (1, b"probe")
 
@@ -191,9 +192,9 @@ async def test_a_name_that_changes_its_address_after_the_check_leads_to_the_chec
         monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
         reach = Reach(allow=AllowList.of([OTHER]))
         url = f"http://shop.example:{allowed.port}/"
-        first, second = await send_all(Client(Guard(reach)), [url, url])
+        first, second = await send_all(GuardedClient(Guard(reach)), [url, url])
         monkeypatch.undo()
-    assert {first, *([] if isinstance(second, int) else [type(second)])} == {200, failures.Forbidden}
+    assert {first, *([] if isinstance(second, int) else [type(second)])} == {200, failures.AddressForbidden}
     assert asked == ["shop.example", "shop.example"]
     assert allowed.connections == 1
     assert canary.touched == (1, b"probe")
@@ -206,7 +207,7 @@ async def test_no_redirect_leads_to_the_canary(canary: Canary, status: int, loca
     answer = f"HTTP/1.1 {status} Go\r\nlocation: {to}\r\nrefresh: 0; url={to}\r\ncontent-length: 0\r\n\r\n".encode()
     with Listener(answering(answer), host=OTHER) as allowed:
         reach = Reach(allow=AllowList.of([OTHER]))
-        assert await send_all(Client(Guard(reach)), [f"http://{OTHER}:{allowed.port}/"]) == [status]
+        assert await send_all(GuardedClient(Guard(reach)), [f"http://{OTHER}:{allowed.port}/"]) == [status]
         settings = Settings(http=HttpPolicy(allow=(OTHER,)))
         outcome = await asyncio.to_thread(
             outcome_of, a_job(Http(method="GET", url=f"http://{OTHER}:{allowed.port}/"), settings=settings), settings
@@ -226,8 +227,8 @@ async def test_no_proxy_of_the_environment_leads_to_the_canary(
         monkeypatch.setenv(name.lower(), value)
     with Listener(answering(OK), host=OTHER) as allowed:
         urls = [f"http://{OTHER}:{allowed.port}/", f"https://{OTHER}:{allowed.port}/", "http://127.0.0.1/"]
-        found = await send_all(Client(Guard(Reach(allow=AllowList.of([OTHER])))), urls)
+        found = await send_all(GuardedClient(Guard(Reach(allow=AllowList.of([OTHER])))), urls)
     assert found[0] == 200
     assert isinstance(found[1], failures.NoConnection)
-    assert isinstance(found[2], failures.Forbidden)
+    assert isinstance(found[2], failures.AddressForbidden)
     assert canary.touched == (1, b"probe")

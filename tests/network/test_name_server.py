@@ -20,9 +20,9 @@ def test_a_name_that_turns_inward_between_two_questions_never_leads_to_the_canar
     found = json.loads(done.stdout)
     answers = found["answers"]
     assert answers["0 rebinds.test"] == "200", "the address that was checked is the one that is used"
-    assert answers["1 rebinds.test"] == "Forbidden", "each request asks and checks again"
-    assert answers["2 turns-inward.test"] == "Forbidden"
-    assert answers["3 two-faced.test"] == "Forbidden", "one forbidden address among several is enough"
+    assert answers["1 rebinds.test"] == "AddressForbidden", "each request asks and checks again"
+    assert answers["2 turns-inward.test"] == "AddressForbidden"
+    assert answers["3 two-faced.test"] == "AddressForbidden", "one forbidden address among several is enough"
     assert found["asked"]["rebinds.test"] == 2, "one question for each request: nothing is resolved after the check"
     assert found["canary"] == 0
     assert found["allowed"] >= 1

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 import stepkeep as sk
-from stepkeep.conformance.replay import replay_lines
+from stepkeep.conformance.words.replay import replay_lines
 from stepkeep.dialects.registry import judged
 from stepkeep.kernel.composition.versions import compare, obstacles
 from stepkeep.kernel.definition import Case, Definition, StepDefinition, Switch

@@ -18,10 +18,10 @@ from stepkeep.kernel.people.authority import Caller
 from stepkeep.kernel.plan import queue_specs
 from stepkeep.operations.pipeline import batch
 from stepkeep.operations.pipeline.expire import sweep
-from stepkeep.operations.pipeline.group_commit import LARGE_BYTES, Submissions
+from stepkeep.operations.pipeline.group_commit import DIVIDED, LARGE_BYTES, Submissions
 from stepkeep.operations.pipeline.start import StartRequest, input_bytes
 from stepkeep.store.rows import Payload
-from tests.workbench import ACTOR, NOBODYS, SECOND, TENANT, chain, gate, on, task
+from tests.workbench import ACTOR, NOBODYS, SECOND, TENANT, chain, gate, on, task, until
 from tests.worker.making import a_plan
 
 SIGNED = Definition(name="signed", version=1, steps=(gate("sign", approval=Approval(deadline=60 * SECOND)),))
@@ -299,3 +299,45 @@ async def test_reports_that_are_large_together_are_recorded_in_several_transacti
         assert all(isinstance(reply, Accepted) for reply in replies)
         assert sum(sizes) == 8
         assert max(sizes) <= 5, sizes
+
+
+async def test_a_large_batch_is_divided_where_two_can_be_under_way() -> None:
+    sizes: list[int] = []
+    may_end = asyncio.Event()
+
+    async def flush(items: list[int]) -> list[int]:
+        sizes.append(len(items))
+        await may_end.wait()
+        return items
+
+    lane: Submissions[int, int] = Submissions(flush, abreast=2)
+    asked = [asyncio.create_task(lane.put(each)) for each in range(DIVIDED + 1)]
+    await until(lambda: sum(sizes) == DIVIDED + 1)
+    assert sizes == [DIVIDED // 2 + 1, DIVIDED // 2]
+    late = [asyncio.create_task(lane.put(each)) for each in range(DIVIDED)]
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert len(sizes) == 2, "a third batch is under way"
+    may_end.set()
+    assert await asyncio.gather(*asked, *late) == [*range(DIVIDED + 1), *range(DIVIDED)]
+
+
+async def test_few_items_are_gathered_by_the_batch_under_way() -> None:
+    sizes: list[int] = []
+    may_end = asyncio.Event()
+
+    async def flush(items: list[int]) -> list[int]:
+        sizes.append(len(items))
+        await may_end.wait()
+        return items
+
+    lane: Submissions[int, int] = Submissions(flush, abreast=2)
+    asked = [asyncio.create_task(lane.put(0))]
+    await until(lambda: len(sizes) == 1)
+    asked += [asyncio.create_task(lane.put(each)) for each in range(1, DIVIDED // 2)]
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert sizes == [1]
+    may_end.set()
+    await asyncio.gather(*asked)
+    assert sizes == [1, DIVIDED // 2 - 1]

@@ -15,11 +15,10 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from stepkeep import AsyncEngine, Workflow
-from stepkeep.conformance.journal import Journal
 from stepkeep.conformance.line import read_line
-from stepkeep.conformance.replay import replay_lines
 from stepkeep.conformance.report import Code
-from stepkeep.conformance.verify import verify_lines
+from stepkeep.conformance.verify import Journal, verify_lines
+from stepkeep.conformance.words.replay import replay_lines
 from stepkeep.dialects.registry import judged
 from stepkeep.kernel.definition import SECOND, Approval, Definition
 from stepkeep.kernel.errors import InvariantBroken, NotFound, StepkeepError, Unreadable

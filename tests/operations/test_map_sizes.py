@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from stepkeep.conformance.replay import replay_lines
 from stepkeep.conformance.verify import verify_lines
+from stepkeep.conformance.words.replay import replay_lines
 from stepkeep.dialects.registry import judged
 from stepkeep.kernel.definition import Definition, Effect, Handler, Map, StepDefinition, Undo
 from stepkeep.kernel.machine.outcomes import Completed, Failed

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 import stepkeep as sk
-from stepkeep.conformance.replay import replay_lines
 from stepkeep.conformance.verify import verify_lines
+from stepkeep.conformance.words.replay import replay_lines
 from stepkeep.definition.native.reader import check_text
 from stepkeep.dialects.registry import judged
 from stepkeep.kernel.definition import Definition, Handler, Loop, Map, StepDefinition

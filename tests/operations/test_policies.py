@@ -16,6 +16,7 @@ from stepkeep.kernel.machine.outcomes import Completed, Failed
 from stepkeep.kernel.machine.states import Category, RunState, StepState
 from stepkeep.kernel.people.authority import Caller, MembershipKind
 from stepkeep.operations.people import live_policies, policies
+from stepkeep.operations.people.approvals import GateReader, list_approvals
 from stepkeep.operations.people.live_policies import FRESH_US, LivePolicies
 from stepkeep.operations.runs.diagnosis import explain
 from stepkeep.operations.runs.views import describe_run
@@ -55,10 +56,16 @@ async def test_a_published_rule_denies_the_first_step_of_a_run(database_url: str
 
 async def test_a_published_rule_holds_a_later_step_and_people_release_it(database_url: str) -> None:
     async with on(database_url) as bench:
-        await publish(bench, HOLD_PAY)
+        await publish(bench, {**HOLD_PAY, "reason": "Large payouts need a second look."})
         run_id = await bench.start(TWO, b'{"n":9}')
         assert await bench.work_off() == 1
         assert await bench.step_states(run_id) == [S.SUCCEEDED, S.AWAITING_APPROVAL]
+        await publish(bench, {**HOLD_PAY, "reason": "another reason of a later revision"})
+        [gate] = (await list_approvals(bench.transactor, GateReader(caller=Caller(TENANT, ACTOR)))).approvals
+        assert (gate.rule, gate.reason) == (
+            "the rule big of policy revision 1",
+            "Large payouts need a second look.",
+        )
         told = await explain(bench.transactor, run_id, None, tenant=TENANT)
         assert "It is held by the rule big of policy revision 1." in told.causes[0].sentence
         view = await describe_run(bench.transactor, run_id, tenant=TENANT)

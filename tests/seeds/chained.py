@@ -11,8 +11,8 @@ from typing import Any
 import msgspec
 from tests.workbench import ACTOR, TENANT, Bench, benches
 
-from stepkeep.conformance.replay import replay_lines
 from stepkeep.conformance.verify import verify_lines
+from stepkeep.conformance.words.replay import replay_lines
 from stepkeep.definition.native.reader import CheckReport
 from stepkeep.definition.python.registry import Registry
 from stepkeep.definition.text.document import parse_document

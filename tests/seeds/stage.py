@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Self, TypeVar
 
 from tests.workbench import ACTOR, SECOND, TENANT, Bench, benches
 
-from stepkeep.conformance.replay import replay_lines
+from stepkeep.conformance.words.replay import replay_lines
 from stepkeep.dialects.dialect import Judged
 from stepkeep.kernel.decide.decision import Accepted
 from stepkeep.kernel.definition import Definition

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from stepkeep import AsyncEngine
-from stepkeep.conformance.replay import replay_lines
+from stepkeep.conformance.words.replay import replay_lines
 from stepkeep.definition.python.handlers import load_app
 from stepkeep.definition.python.registry import HandlerSpec, Registry, default_registry
 from stepkeep.dialects.action.machine import JUDGED

@@ -12,8 +12,8 @@ from msgspec.structs import replace
 from tests.seeds.workstream import Floor, Line, broken_by, judged, lines_of, on_floor, task, together, workstream
 from tests.workbench import SECOND, TENANT
 
-from stepkeep.conformance.replay import replay_lines
 from stepkeep.conformance.validate import validate
+from stepkeep.conformance.words.replay import replay_lines
 from stepkeep.definition.native.rule_words import has_word
 from stepkeep.definition.python.registry import Registry
 from stepkeep.dialects.workstream.machine import JUDGED

@@ -16,8 +16,8 @@ from tests.seeds.workstream import task, workstream
 from tests.store.people import change, membership, principal
 from tests.workbench import ACTOR, SECOND, TENANT, Bench, on
 
-from stepkeep.conformance.replay import replay_lines
 from stepkeep.conformance.verify import verify_lines
+from stepkeep.conformance.words.replay import replay_lines
 from stepkeep.definition.policy import publishable_policy
 from stepkeep.dialects import registry
 from stepkeep.kernel.definition import Definition

@@ -9,7 +9,7 @@ from typing import Any
 
 from tests.workbench import SECOND, TENANT, Bench, benches
 
-from stepkeep.conformance.replay import replay_lines
+from stepkeep.conformance.words.replay import replay_lines
 from stepkeep.definition.native.reader import CheckReport
 from stepkeep.definition.text.document import parse_document
 from stepkeep.dialects.workstream.front import FRONT

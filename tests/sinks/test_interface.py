@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from stepkeep.kernel.errors import InvalidInput
 from stepkeep.sinks import event, interface, registry
-from stepkeep.sinks.event import OutgoingEvent, Source
+from stepkeep.sinks.event import EventSource, OutgoingEvent
 from stepkeep.sinks.interface import SinkContext, SinkFailed
 
 PAID = OutgoingEvent(
@@ -21,7 +21,7 @@ PAID = OutgoingEvent(
     seq=4,
     number=0,
     type="order.paid",
-    source=Source.EMITTED,
+    source=EventSource.EMITTED,
     at=1_700_000_000_000_001,
     data=b'{"total": 5}',
     workflow="order",

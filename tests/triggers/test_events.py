@@ -16,7 +16,7 @@ from stepkeep.kernel.triggers import Ending, Overlap, TriggerSpec
 from stepkeep.operations.triggers import manage
 from stepkeep.operations.triggers.chain import MAX_DEPTH
 from stepkeep.operations.triggers.events import consume, emit
-from stepkeep.sinks.event import OutgoingEvent, Source
+from stepkeep.sinks.event import EventSource, OutgoingEvent
 from tests.triggers.stage import WORK, Stage, hourly
 from tests.workbench import ACTOR, TENANT, chain
 
@@ -132,7 +132,7 @@ async def test_an_emitted_event_that_is_relayed_twice_fires_once_and_keeps_the_c
         seq=4,
         number=0,
         type="risk.rated",
-        source=Source.EMITTED,
+        source=EventSource.EMITTED,
         at=0,
         data=b'{"n":1}',
         workflow="source",
@@ -158,7 +158,7 @@ async def test_a_circle_of_triggers_ends_on_record(stage: Stage) -> None:
             seq=number,
             number=0,
             type="risk.again",
-            source=Source.EMITTED,
+            source=EventSource.EMITTED,
             at=0,
             data=b"{}",
             workflow="report",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, assert_type
 
@@ -46,7 +47,7 @@ def test_an_engine_answers_with_values_whose_types_are_known(tmp_path: Path) -> 
         shown = assert_type(engine.show(run, step="pay"), StepView)
         assert_type(shown.step.attempts[0].evidence, dict[str, Any] | None | UnsetType)
         assert assert_type(engine.show(run, at=1), PastView).run.state is RunState.QUEUED
-        assert assert_type(engine.show(run, as_="ioa"), dict[str, Any])
+        assert assert_type(engine.show(run, as_="ioa"), Mapping[str, Any])
         assert assert_type(engine.runs().runs[0].state, RunState) is RunState.BLOCKED
         assert assert_type(engine.runs().next, str | None) is None
         assert assert_type(engine.explain(run).causes, list[CauseView])[0].code == "approval"
@@ -73,4 +74,4 @@ async def test_an_engine_on_a_loop_has_the_same_types(tmp_path: Path) -> None:
         run = (await engine.run(make_order())).run_id
         assert assert_type((await engine.show(run)).steps[0].attempts[0].worker, str | None)
         assert assert_type((await engine.runs(limit=1)).runs[0].id, str) == run
-        assert assert_type(await engine.runs(as_="ioa"), dict[str, Any])["next"] is None
+        assert assert_type(await engine.runs(as_="ioa"), Mapping[str, Any])["next"] is None

@@ -12,7 +12,7 @@ TYPES = {
     'engine.show("r").run.state': "RunState",
     'engine.show("r").run.waiting_for[0].prompt': "str | UnsetType",
     'engine.show("r", step="pay").step.attempts': "list[AttemptDetail]",
-    'engine.show("r", as_="ioa")': "dict[str, Any]",
+    'engine.show("r", as_="ioa")': "Mapping[str, Any]",
     "engine.status().queues[0].depth": "int",
     "engine.status().workers[0].state": "WorkerState",
     "engine.statistics().statistics.slowest_steps[0].mean_seconds": "float",

@@ -12,8 +12,6 @@ interface AttemptDetail { number: number; fence: number; worker: string | null; 
 
 type AttemptState = "cancelled" | "failed" | "lost" | "open" | "released" | "succeeded" | "timed_out" | "waited";
 
-interface Attempts { run_id: string; step: string; attempts: (any)[]; }
-
 interface AuditChain { checked: number; is_intact: boolean; broken_at: number | null; beside: number; }
 
 interface AuditEntry { id: string; at: string; actor: string; key: string | null; vouched_by: string | null; operation: string; target: string; outcome: Outcome; code: string | null; request_id: string | null; address: string | null; source: "audit" | "people"; }
@@ -40,7 +38,7 @@ interface CauseView { code: string; subject: string; sentence: string; since: st
 
 interface CertificateView { verdict: string; ok: boolean; run: string; tree?: Record<string, any> | null; chain?: Record<string, any> | null; }
 
-interface Check { ok: boolean; workflow: string | null; dialect: string | null; version: number | null; steps: number | null; problems: (Record<string, any>)[]; warnings: (Record<string, any>)[]; }
+interface CheckedDefinition { ok: boolean; workflow: string | null; dialect: string | null; version: number | null; steps: number | null; problems: (Record<string, any>)[]; warnings: (Record<string, any>)[]; }
 
 interface CheckpointRequest { run_id: string; no: number; fence: number; name: string; value?: any; }
 
@@ -58,13 +56,11 @@ interface Claiming { slots?: number; queues?: (number)[] | null; handlers?: (str
 
 interface Claims { claims: (ClaimedStep)[]; }
 
-interface Code { code: string; }
-
 interface CodeOf { handler: string; digest: string | null; module: string | null; version: string | null; }
 
 interface Completed { step: string; outcome: ManualOutcome; by: string; at: string; for?: string; notes?: string; evidence?: (string)[]; claim?: Record<string, any>; repeated: boolean; }
 
-interface Completion { token: string; outcome?: "Cancelled" | "Failed" | "Succeeded"; output?: any; notes?: string; evidence?: (string)[]; for?: string | null; by?: string | null; }
+interface CompletionBody { token: string; outcome?: "Cancelled" | "Failed" | "Succeeded"; output?: any; notes?: string; evidence?: (string)[]; for?: string | null; by?: string | null; }
 
 type ContinuationKind = "fork" | "migrate" | "rerun" | "retry" | "rollback";
 
@@ -176,9 +172,9 @@ type JobState = "done" | "running" | "stopped";
 
 interface JobView { job?: string; action: "backfill" | "cancel" | "migrate" | "pause" | "rerun" | "resume"; dry_run?: boolean; backfill?: string; trigger?: string; state?: JobState; where?: Record<string, any>; compensate?: boolean; unfinished?: boolean; reason?: string; workflow?: string; to?: number; of?: number | null; since?: string | null; until?: string | null; reached?: string | null; at_once?: number; started?: number; fired_before?: number; runs?: number; first?: (string)[]; waiting?: number; done?: number; unchanged?: number; refused?: number; created_at?: string | null; created_by?: string; ended_at?: string | null; created?: boolean; }
 
-interface Journal { run_id: string; entries: (EntryView)[]; next: string | null; }
-
 interface JournalEnd { seq: number; head: string; }
+
+interface JournalPage { run_id: string; entries: (EntryView)[]; next: string | null; }
 
 interface JudgeFinding { line: number; code: string; run: string | null; message: string; }
 
@@ -197,6 +193,8 @@ interface KeyedMessage { name: string; payload?: any; id?: string | null; by?: s
 type Kind = "edge" | "meaning" | "setting";
 
 interface LateTimers { count: number; is_complete: boolean; since: string | null; }
+
+interface LinkCode { code: string; }
 
 interface LiveRuns { examined: number; is_complete: boolean; could_continue: number; must_stay: number; reasons: (ReasonToStay)[]; examples: (StayingRun)[]; }
 
@@ -224,11 +222,9 @@ interface MigrationsPreview { workflow: string; to: number; examined: number; is
 
 interface Needs { approved: number; of: string; }
 
-interface Network { allow: (string)[]; }
-
 interface NewMessage { name: string; payload?: any; id?: string | null; by?: string | null; }
 
-interface NewRun { by?: string | null; workflow: string; version?: number | null; input?: any; business_key?: string | null; correlation_id?: string | null; priority?: number | null; labels?: Record<string, string> | null; start_now?: boolean; at?: string | null; delay?: string | null; }
+interface NewRunBody { by?: string | null; workflow: string; version?: number | null; input?: any; business_key?: string | null; correlation_id?: string | null; priority?: number | null; labels?: Record<string, string> | null; start_now?: boolean; at?: string | null; delay?: string | null; }
 
 interface NewTemplateRun { template_name?: string; priority?: number; webhook_url?: string | null; webhook_secret?: string | null; }
 
@@ -248,7 +244,7 @@ interface OneReport { run_id: string; no: number; fence: number; outcome: Outcom
 
 interface OneRun { run_id: string; details?: boolean; outputs?: (number)[]; states?: boolean; }
 
-interface OpenGate { run_id: string; step: string; workflow: string; asked_by: (string)[]; opened_at: string | null; until: string | null; late: boolean; level: number; prompt: string; facts: Record<string, any>; shown_digest: string; not: (string)[]; quorum: number; counted: Counted; needs: Needs; votes: (Ballot)[]; changes: RequestedChanges | null; rule: string | null; may_decide: boolean; refusal: Refusal | null; command: string | null; }
+interface OpenGate { run_id: string; step: string; workflow: string; asked_by: (string)[]; opened_at: string | null; until: string | null; late: boolean; level: number; prompt: string; facts: Record<string, any>; shown_digest: string; not: (string)[]; quorum: number; counted: Counted; needs: Needs; votes: (Ballot)[]; changes: RequestedChanges | null; rule: string | null; reason: string | null; business_key: string | null; may_decide: boolean; refusal: Refusal | null; command: string | null; }
 
 interface OpenWork { needs: string; ready: number; is_complete: boolean; oldest_seconds: number; }
 
@@ -256,7 +252,7 @@ interface OutboxStatus { sinks: (SinkLag)[]; }
 
 type Outcome = "done" | "failed" | "refused";
 
-interface OutcomeBody { kind: "completed" | "failed" | "released" | "rules_failed" | "rules_passed" | "stopped" | "suspended" | "then" | "timed_out" | "waiting"; output?: any; steps?: (Record<string, any>)[] | null; calls?: (CallBody)[] | null; seen?: number; code?: string | null; token_sha256?: string | null; error?: string | null; category?: string | null; delay_us?: number | null; final?: boolean; unrun?: boolean; error_class?: string | null; event?: string | null; timeout_us?: number | null; takes_timeouts?: boolean; where?: string | null; count?: number | null; until?: string | null; reason?: string | null; cost?: any; emit?: (EmittedEvent)[]; }
+interface OutcomeBody { kind: "completed" | "failed" | "released" | "rules_failed" | "rules_passed" | "stopped" | "suspended" | "then" | "timed_out" | "waiting"; output?: any; steps?: (Record<string, any>)[] | null; calls?: (CallBody)[] | null; seen?: number; code?: string | null; token_sha256?: string | null; error?: string | null; category?: string | null; delay_us?: number | null; final?: boolean; unrun?: boolean; error_class?: string | null; event?: string | null; timeout_us?: number | null; takes_timeouts?: boolean; where?: string | null; count?: number | null; until?: string | null; reason?: string | null; unfit?: string | null; cost?: any; emit?: (EmittedEvent)[]; }
 
 interface Parent { run_id: string; no: number; activation: number; mode: ChildMode; }
 
@@ -298,7 +294,7 @@ interface Problem { type: string; title: string; status: number; detail: string;
 
 interface Progress { fraction: number | null; text: string; at: string | null; }
 
-interface Published { definition: DefinitionSummary; warnings: (Record<string, any>)[]; }
+interface PublishedAnswer { definition: DefinitionSummary; warnings: (Record<string, any>)[]; }
 
 interface QuarantineList { quarantined: (QuarantineView)[]; }
 
@@ -309,6 +305,8 @@ interface QueueView { needs: string; queue: string; kind: string; handler: strin
 interface Queues { tenant: string; owner: string | null; queues: (WorkQueue)[]; }
 
 interface Quotas { max_concurrent_runs?: number | null; max_requests_per_min?: number | null; max_kept_messages?: number | null; max_kept_message_bytes?: number | null; max_triggers?: number | null; max_definitions?: number | null; max_definition_bytes?: number | null; max_settings?: number | null; max_people?: number | null; max_notes_per_hour?: number | null; max_bytes_per_hour?: number | null; }
+
+interface ReachableNetwork { allow: (string)[]; }
 
 interface Readiness { status: string; database: string; }
 
@@ -464,6 +462,8 @@ interface StatusView { status: Status; }
 
 interface StayingRun { run_id: string; reasons: (string)[]; }
 
+interface StepAttempts { run_id: string; step: string; attempts: (any)[]; }
+
 interface StepDetail { no: number; name: string; phase: Phase; kind: string; call: string | null; state: StepState; attempts: number; losses: number; category: string | null; error: string | null; in_doubt: boolean; output: any; depends_on: (string)[]; started_at: string | null; ended_at: string | null; due_at: string | null; record: Record<string, any> | null; adopted: Adopted | null; cost: Record<string, number>; worker: string | null; history: (AttemptDetail)[]; states: (Entered)[]; case?: string; skipped: Skip | null; until: string | null; choices: (string)[]; progress: Progress | null; checkpoints: (CheckpointView)[]; }
 
 interface StepDifference { name: string; change: string; differences: (FieldDifference)[]; }
@@ -572,7 +572,7 @@ type Get<A extends string> =
 	A extends `/as/run/runs/${string}/cost` ? RunCost :
 	A extends `/as/run/runs/${string}/events` ? any :
 	A extends `/as/run/runs/${string}/steps` ? StepStatuses :
-	A extends `/runs/${string}/steps/${string}/attempts` ? Attempts :
+	A extends `/runs/${string}/steps/${string}/attempts` ? StepAttempts :
 	A extends `/as/run/runs/${string}` ? RunStatus :
 	A extends `/work/workers/${string}/notices` ? any :
 	A extends `/runs/${string}/outbox/${string}` ? DeliveryDetails :
@@ -584,7 +584,7 @@ type Get<A extends string> =
 	A extends `/runs/${string}/cost` ? Cost :
 	A extends `/runs/${string}/evidence` ? any :
 	A extends `/runs/${string}/explain` ? ExplanationView :
-	A extends `/runs/${string}/journal` ? Journal :
+	A extends `/runs/${string}/journal` ? JournalPage :
 	A extends `/runs/${string}/log` ? any :
 	A extends `/runs/${string}/past` ? PastView :
 	A extends `/runs/${string}/policy` ? Replay :
@@ -603,7 +603,7 @@ type Get<A extends string> =
 	A extends "/oidc/login" ? any :
 	A extends "/outbox/history" ? SinkActions :
 	A extends "/outbox/status" ? OutboxStatus :
-	A extends "/work/network" ? Network :
+	A extends "/work/network" ? ReachableNetwork :
 	A extends "/work/queues" ? Queues :
 	A extends `/jobs/${string}` ? JobView :
 	A extends `/policies/${string}` ? PolicyView :
@@ -716,7 +716,7 @@ type Post<A extends string> =
 	A extends "/session/link" ? SessionView :
 	A extends "/slots/clear" ? SlotList :
 	A extends "/work/workers" ? Registered :
-	A extends "/workflows/check" ? Check :
+	A extends "/workflows/check" ? CheckedDefinition :
 	A extends `/hooks/${string}` ? Received :
 	A extends `/migrations/${string}` ? JobView :
 	A extends "/api-keys" ? MadeKey :
@@ -733,7 +733,7 @@ type Post<A extends string> =
 	A extends "/tenants" ? TenantView :
 	A extends "/triggers" ? TriggerView :
 	A extends "/users" ? UserView :
-	A extends "/workflows" ? Published :
+	A extends "/workflows" ? PublishedAnswer :
 	any;
 
 type Query<A extends string> =
@@ -820,7 +820,7 @@ type Body<A extends string> =
 	A extends `/as/run/runs/${string}/approve` ? {} :
 	A extends `/as/run/runs/${string}/cancel` ? {} :
 	A extends `/runs/${string}/outbox/${string}/drop` ? { event: string; reason: string; by?: string | null; } :
-	A extends `/runs/${string}/steps/${string}/complete` ? Completion | ManualSignal :
+	A extends `/runs/${string}/steps/${string}/complete` ? CompletionBody | ManualSignal :
 	A extends `/runs/${string}/steps/${string}/decide` ? { choice: "complete" | "fail" | "retry" | "skip"; reason?: string; output?: any; by?: string | null; } :
 	A extends `/runs/${string}/steps/${string}/token` ? { reason: string; by?: string | null; } :
 	A extends `/triggers/${string}/backfills/${string}/stop` ? { by?: string | null; } | null :
@@ -881,7 +881,7 @@ type Body<A extends string> =
 	A extends "/policies/off" ? { by?: string | null; } | null :
 	A extends "/resources/clear" ? { resource: string; by?: string | null; } :
 	A extends "/runs/bulk" ? { action: "cancel" | "pause" | "rerun" | "resume"; where?: Where | null; runs?: (string)[] | null; compensate?: boolean; unfinished?: boolean; reason?: string; dry_run?: boolean; by?: string | null; } :
-	A extends "/session/link" ? Code :
+	A extends "/session/link" ? LinkCode :
 	A extends "/slots/clear" ? { workflow?: string | null; by?: string | null; } | null :
 	A extends "/work/workers" ? Registration :
 	A extends "/workflows/check" ? any :
@@ -894,7 +894,7 @@ type Body<A extends string> =
 	A extends "/messages" ? KeyedMessage :
 	A extends "/policies" ? { policy: Record<string, any>; by?: string | null; } :
 	A extends "/resources" ? { resource: string; most: number; by?: string | null; } :
-	A extends "/runs" ? NewRun :
+	A extends "/runs" ? NewRunBody :
 	A extends "/session" ? SignIn :
 	A extends "/sinks" ? { name: string; kind: string; on?: (string)[]; options?: Record<string, any>; events?: ("dialect" | "emitted" | "endings" | "transitions" | "workers")[]; replace?: boolean; by?: string | null; } :
 	A extends "/slots" ? { most: number; workflow?: string | null; by?: string | null; } :

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable
 
 import pytest
 from msgspec.structs import replace
-from tests.workbench import count_calls, eventually
+from tests.workbench import count_calls, eventually, until
 from tests.worker.bed import QUICK, TENANT, On, step
 
-from stepkeep.kernel.definition import Command, Completion, Handler, Retry, Rule, Undo
+from stepkeep.kernel.definition import Command, Completion, Definition, Handler, Retry, Rule, Undo
 from stepkeep.kernel.errors import InvalidInput, InvariantBroken
 from stepkeep.kernel.machine.events import CompletionSignalled, ManualOutcome, MessageArrived
 from stepkeep.kernel.machine.outcomes import Completed
 from stepkeep.kernel.machine.states import AttemptState, Category, OnFailure, RunState, StepState, WorkerState
+from stepkeep.operations.pipeline.group_commit import DIVIDED
 from stepkeep.worker.answers import fail, retry_in, wait_for
 from stepkeep.worker.attempts.results import token_digest
 
@@ -413,6 +415,27 @@ async def test_an_output_that_a_later_step_reads_is_read_from_the_database_only_
         worker.stop()
         await serving
         assert asked == [1, 0, 0]
+
+
+async def test_many_claims_are_divided_between_two_lanes_where_two_commits_overlap(on_store: On) -> None:
+    async with on_store() as bed:
+        go_on = asyncio.Event()
+
+        async def work() -> None:
+            await go_on.wait()
+
+        bed.handler("work", work)
+        plan = await bed.publish(Definition(name="flow", version=1, steps=(step("work"),)))
+        runs = [await bed.start_again(plan) for _ in range(DIVIDED)]
+        worker = bed.worker(replace(QUICK, concurrency=4 * DIVIDED), loop="mine")
+        serving = asyncio.create_task(worker.serve())
+        await until(lambda: worker.held == DIVIDED)
+        lanes = Counter(job.lane for job in worker._shared.leases)
+        assert max(lanes.values()) == (DIVIDED // 2 if bed.store.divides_batches else DIVIDED)
+        go_on.set()
+        await asyncio.gather(*(eventually(bed.ended(run)) for run in runs))
+        worker.stop()
+        await serving
 
 
 async def test_a_worker_has_its_store_maintained_now_and_then(on_store: On) -> None:

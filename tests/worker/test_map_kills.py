@@ -15,7 +15,7 @@ from tests.suites import first_on, in_proof
 from tests.worker.map_process import mapping
 
 import stepkeep as sk
-from stepkeep.conformance.replay import replay_lines
+from stepkeep.conformance.words.replay import replay_lines
 from stepkeep.dialects.registry import judged
 
 LONGEST_LIFE = 120

@@ -17,7 +17,7 @@ from tests.workbench import TENANT
 from tests.worker import process_handlers
 from tests.worker.bed import QUICK, Bed, On, step
 
-from stepkeep.cli.progress import Progress
+from stepkeep.cli.progress import RunProgress
 from stepkeep.edges.secret_values import KNOWN
 from stepkeep.kernel.errors import InvalidInput
 from stepkeep.kernel.machine.states import RunState, StepState
@@ -218,7 +218,7 @@ async def test_the_text_is_sealed_where_payloads_are(on_each: On) -> None:
 def test_a_live_picture_has_new_values_once_and_none_of_a_step_that_does_not_run() -> None:
     from tests.cli.test_progress import NAMES, STORY
 
-    fold = Progress(NAMES.__getitem__, len(NAMES))
+    fold = RunProgress(NAMES.__getitem__, len(NAMES))
     for entry in STORY[:4]:
         fold.take(entry)
     told = fold.far(1, "40 % page 12", 5_000_000)

@@ -7,10 +7,10 @@ has `routes` and a line in `RESOURCES`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from importlib.metadata import version
-from typing import Any
+from typing import Any, TypedDict
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -22,7 +22,7 @@ from starlette.types import ASGIApp
 
 from stepkeep.api import definitions, health, messages, oidc, pages, run_service, runs, session, stream, work
 from stepkeep.api.browsers import COOKIE, CSRF, Browsers
-from stepkeep.api.derived import DerivedRoute, schema_of
+from stepkeep.api.derived import DerivedRoute, OperationDocument, Schemas, schema_of
 from stepkeep.api.envelope import Envelope
 from stepkeep.api.problems import EXAMPLE, METHOD, NOT_FOUND, UNEXPECTED, Problem, problem
 from stepkeep.api.routing import Admitting, Index
@@ -52,9 +52,9 @@ class Application:
         self.index = Index(self.http)
         self._app: ASGIApp = Envelope(self.index, self.service)
 
-    def openapi(self) -> dict[str, Any]:
+    def openapi(self) -> OpenApiDocument:
         """The OpenAPI document."""
-        found: dict[str, Any] = self.http.state.document()
+        found: OpenApiDocument = self.http.state.document()
         return found
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
@@ -113,12 +113,21 @@ SESSION = f"""The cookie of a session (`POST /session`), which acts with its key
 needs the header `{CSRF}`."""
 
 
-def describe(routes: Iterable[BaseRoute]) -> dict[str, Any]:
+class OpenApiDocument(TypedDict):
+    """The OpenAPI document of the service."""
+
+    openapi: str
+    info: Mapping[str, str]
+    paths: Mapping[str, Mapping[str, OperationDocument]]
+    components: Mapping[str, Any]
+
+
+def describe(routes: Iterable[BaseRoute]) -> OpenApiDocument:
     """The document of these routes."""
-    paths: dict[str, dict[str, Any]] = {}
-    schemas: dict[str, Any] = {}
+    paths: dict[str, dict[str, OperationDocument]] = {}
+    schemas: Schemas = {}
     schema_of(Problem, schemas)
-    schemas["Problem"]["examples"] = [EXAMPLE]
+    schemas["Problem"] = {**schemas["Problem"], "examples": [EXAMPLE]}
     for route in routes:
         if isinstance(route, DerivedRoute):
             paths.setdefault(route.path_format, {})[route.of.method.lower()] = route.described(schemas)

@@ -37,7 +37,7 @@ MOST_NAMES: Final = 10_000
 AGAIN = "Sign in again: POST /session."
 
 
-class Attempts:
+class SignInAttempts:
     """Failed sign-ins of this process, counted per key id and per address."""
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
@@ -71,7 +71,7 @@ class Browsers:
     def __init__(self, public_url: str | None = None, *, lifetime_us: int = LIFETIME) -> None:
         self.public_url = None if public_url is None else read_public_url(public_url)
         self.lifetime_us = lifetime_us
-        self.attempts = Attempts()
+        self.attempts = SignInAttempts()
         self.provider: Any = None
         """Where people sign in by OIDC (`api.oidc.Provider`), if it is set up."""
 

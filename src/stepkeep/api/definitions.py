@@ -19,7 +19,7 @@ from stepkeep.definition.text.document import parse_document
 from stepkeep.dialects.registry import examine, names
 from stepkeep.engine.groups import ActingEngine
 from stepkeep.kernel.definition import Definition, SubWorkflow
-from stepkeep.kernel.errors import DefinitionError, InvalidInput, Problem
+from stepkeep.kernel.errors import DefinitionError, InvalidInput
 from stepkeep.operations.answers import Answer, says
 from stepkeep.operations.aside import aside
 from stepkeep.operations.definitions.publish import DefinitionSummary, find_plan, published_below
@@ -61,14 +61,14 @@ WrittenAs = Annotated[
 ]
 
 
-class Published(Answer, kw_only=True):
+class PublishedAnswer(Answer, kw_only=True):
     """The version that was published, or was there with the same content."""
 
     definition: DefinitionSummary
     warnings: list[dict[str, Any]]
 
 
-class Check(Answer, kw_only=True):
+class CheckedDefinition(Answer, kw_only=True):
     """Everything that is wrong with a definition, and advice."""
 
     ok: bool
@@ -88,7 +88,7 @@ class Check(Answer, kw_only=True):
     status=201,
     done="Published",
     also="Was there",
-    answers=Published,
+    answers=PublishedAnswer,
     names={"as_": "as"},
     reads=BODY,
 )
@@ -100,7 +100,7 @@ async def publish_workflow(request: BoundedRequest, engine: ActingEngine, as_: W
     plan = await engine.publish(definition)
     found = next(one for one in await _versions(engine, definition.name) if one.version == plan.definition.version)
     is_new = found.version not in {one.version for one in before}
-    said = Published(definition=found, warnings=[_problem_fields(one) for one in report.warnings])
+    said = PublishedAnswer(definition=found, warnings=[msgspec.structs.asdict(one) for one in report.warnings])
     return JsonAnswer(
         said, 201 if is_new else 200, {"Location": f"/workflows/{found.workflow}/versions/{found.version}"}
     )
@@ -109,21 +109,21 @@ async def publish_workflow(request: BoundedRequest, engine: ActingEngine, as_: W
 @routes(
     "POST /workflows/check", "definitions", "check_workflow", "Check a definition", names={"as_": "as"}, reads=ANY_BODY
 )
-async def check_workflow(request: BoundedRequest, engine: ActingEngine, as_: WrittenAs = None) -> Check:
+async def check_workflow(request: BoundedRequest, engine: ActingEngine, as_: WrittenAs = None) -> CheckedDefinition:
     """All problems at once, with their places. Nothing is published."""
     try:
         report = await _report(request, engine, as_)
     except DefinitionError as problem:
         report = CheckReport(definition=None, problems=problem.problems)
     made = report.definition
-    return Check(
+    return CheckedDefinition(
         ok=not report.problems,
         workflow=None if made is None else made.name,
         dialect=None if made is None else made.dialect,
         version=None if made is None else made.version,
         steps=None if made is None else len(made.steps),
-        problems=[_problem_fields(one) for one in report.problems],
-        warnings=[_problem_fields(one) for one in report.warnings],
+        problems=[msgspec.structs.asdict(one) for one in report.problems],
+        warnings=[msgspec.structs.asdict(one) for one in report.warnings],
     )
 
 
@@ -154,10 +154,6 @@ def _examine(body: bytes, syntax: Literal["json", "yaml"], as_: str | None, own:
     text = written if isinstance(written, str) else msgspec.json.encode(written).decode()
     given = parse_document(text, "definition", syntax="yaml")
     return examine(given, declared_registry(declared), as_, all_known=not elsewhere)
-
-
-def _problem_fields(problem: Problem) -> dict[str, Any]:
-    return msgspec.structs.asdict(problem)
 
 
 MOST_PATHS = 200

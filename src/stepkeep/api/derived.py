@@ -7,7 +7,7 @@ It decides nothing and calls one operation. `app` makes the routes, `openapi` th
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, get_args, is_typeddict
+from typing import Any, TypeAlias, TypedDict, get_args, is_typeddict
 
 import msgspec
 from starlette.datastructures import QueryParams
@@ -24,6 +24,10 @@ from stepkeep.operations.operation import NOTHING, Cursor, IdempotencyKey, Opera
 from stepkeep.operations.typed import NOT_AN_OBJECT, Wrong, read_fields, reader
 
 NO_QUERY = QueryParams()
+JsonSchema: TypeAlias = Mapping[str, Any]
+"""A JSON Schema. Nobody changes one."""
+Schemas: TypeAlias = dict[str, JsonSchema]
+"""The schemas of a document, by name. Those that a route refers to are added."""
 REFS = "#/components/schemas/{name}"
 
 PAGE = tuple(
@@ -39,6 +43,19 @@ def or_key(of: Operation) -> list[Parameter]:
         return []
     read = reader(IdempotencyKey, from_text=True)
     return [Parameter(name, "Idempotency-Key", "header", IdempotencyKey, read, True, None, False)]
+
+
+class OperationDocument(TypedDict, total=False):
+    """An operation in the OpenAPI document."""
+
+    tags: list[str]
+    summary: str
+    operationId: str
+    security: list[dict[str, list[str]]]
+    description: str
+    parameters: list[Mapping[str, Any]]
+    requestBody: Mapping[str, Any]
+    responses: dict[str, Mapping[str, Any]]
 
 
 class DerivedRoute(Admitting):
@@ -65,7 +82,7 @@ class DerivedRoute(Admitting):
     async def _unused(self, request: Request) -> JsonAnswer:
         raise LookupError("a derived route is handled by `_act`")
 
-    def described(self, schemas: dict[str, Any]) -> dict[str, Any]:
+    def described(self, schemas: Schemas) -> OperationDocument:
         """The route in the document; the schemas that it refers to are added."""
         return described(self.of, schemas)
 
@@ -75,7 +92,9 @@ class DerivedRoute(Admitting):
             check_query(request, self._names, self._lists)
         body = await request.read_json(NOTHING) if self._body else NOTHING
         values = self._read(request, body)
-        page = {one.name: values.pop(one.name, one.default) for one in PAGE} if self.of.row.page_key else {}
+        page = {one.name: values.get(one.name, one.default) for one in PAGE} if self.of.row.page_key else {}
+        if page:
+            values = {name: values[name] for name in values if name not in page}
         if (key := values.get("idempotency_key")) is None:
             found = await self._call(engine, values)
         else:
@@ -92,7 +111,7 @@ class DerivedRoute(Admitting):
         status = self.of.row.status if found.created else 200
         return JsonAnswer(found, status, {"Location": self.of.row.creates.format_map(found)})
 
-    async def _call(self, engine: ActingEngine, values: dict[str, Any]) -> Any:
+    async def _call(self, engine: ActingEngine, values: Mapping[str, Any]) -> Any:
         try:
             return await self.of.called_on(engine, values, is_read=True)
         except NotFound as missing:
@@ -100,7 +119,7 @@ class DerivedRoute(Admitting):
                 raise
             raise InvalidInput(str(missing)) from None
 
-    def _read(self, request: Request, body: Any) -> dict[str, Any]:
+    def _read(self, request: Request, body: Any) -> Mapping[str, Any]:
         """The arguments by their names in Python; a problem with everything that is wrong."""
         wrong: list[Wrong] = []
         values: dict[str, Any] = dict(self._defaults)
@@ -163,12 +182,12 @@ def _is_list(one: Parameter) -> bool:
 
 
 def described(
-    of: Operation, schemas: dict[str, Any], of_body: Callable[[dict[str, Any]], dict[str, Any] | None] | None = None
-) -> dict[str, Any]:
+    of: Operation, schemas: Schemas, of_body: Callable[[Schemas], Mapping[str, Any] | None] | None = None
+) -> OperationDocument:
     """An operation in the document; the schemas that it refers to are added. `of_body` describes another body than one
     of arguments."""
     row, (needs, security) = of.row, access_of(of.name)
-    told: dict[str, Any] = {"tags": [of.tag], "summary": row.summary, "operationId": row.id, "security": security}
+    told = OperationDocument(tags=[of.tag], summary=row.summary, operationId=row.id, security=security)
     if description := f"{of.description}\n\n{needs}".strip():
         told["description"] = description
     placed = [one for one in of.parameters.values() if one.place in ("path", "query", "header")]
@@ -178,13 +197,13 @@ def described(
         told["requestBody"] = body
     schema = schema_of(of.answer, schemas)
     answer = {"application/json": {"schema": {"anyOf": [schema, {"type": "object"}]} if row.words else schema}}
-    problems = {str(status): one for status, one in problems_of(of.method, of.path, of.name).items()}
     done = {row.status: row.done} | ({200: "Created before"} if row.creates else {})
-    told["responses"] = {str(one): {"description": said, "content": answer} for one, said in done.items()} | problems
+    told["responses"] = {str(one): {"description": said, "content": answer} for one, said in done.items()}
+    told["responses"] |= {str(status): one for status, one in problems_of(of.method, of.path, of.name).items()}
     return told
 
 
-def _body(of: Operation, schemas: dict[str, Any]) -> dict[str, Any] | None:
+def _body(of: Operation, schemas: Schemas) -> Mapping[str, Any] | None:
     body = [one for one in of.parameters.values() if one.place == "body"]
     if not body:
         return None
@@ -209,10 +228,11 @@ def access_of(operation: str) -> tuple[str, list[dict[str, list[str]]]]:
     return needs, [{"key": names}, {"session": names}]
 
 
-def _parameter(one: Parameter, schemas: dict[str, Any]) -> dict[str, Any]:
+def _parameter(one: Parameter, schemas: Schemas) -> Mapping[str, Any]:
     schema = _schema(one, schemas)
     if one.place == "path" and "anyOf" in schema:
-        schema |= schema.pop("anyOf")[0]  # what Python may leave out
+        # What Python may leave out.
+        schema = {**{name: schema[name] for name in schema if name != "anyOf"}, **schema["anyOf"][0]}
     told = {"name": one.wire, "in": one.place, "required": one.place == "path" or one.is_required, "schema": schema}
     if "description" in schema:
         told["description"] = schema["description"]
@@ -221,12 +241,12 @@ def _parameter(one: Parameter, schemas: dict[str, Any]) -> dict[str, Any]:
     return told
 
 
-def _schema(one: Parameter, schemas: dict[str, Any]) -> dict[str, Any]:
+def _schema(one: Parameter, schemas: Schemas) -> JsonSchema:
     default = {} if one.default in (NOTHING, None, ()) or one.is_rest else {"default": msgspec.to_builtins(one.default)}
     return {**schema_of(one.annotation, schemas), **default}
 
 
-def schema_of(annotation: Any, schemas: dict[str, Any]) -> dict[str, Any]:
+def schema_of(annotation: Any, schemas: Schemas) -> JsonSchema:
     """The JSON Schema of a type; those of the structs in it are added to the components."""
     [found], parts = msgspec.json.schema_components([annotation], ref_template=REFS)
     for name in _closed(annotation):
@@ -236,7 +256,8 @@ def schema_of(annotation: Any, schemas: dict[str, Any]) -> dict[str, Any]:
         # A hand-written route has the words of an enumeration in another order.
         if known != _plain(part) and sorted(known.get("enum", ())) != part.get("enum"):
             raise LookupError(f"two answers are named {name}")
-    return dict(_plain(found))
+    plain: JsonSchema = _plain(found)
+    return plain
 
 
 def _closed(annotation: Any) -> Iterator[str]:

@@ -8,7 +8,7 @@ given. A function answers with a value or a response. `Routes` has the routes of
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Annotated, Any, TypeVar
 
@@ -17,7 +17,7 @@ from msgspec import Meta
 from starlette.responses import Response
 
 from stepkeep.api.access import ROUTES, operation_of
-from stepkeep.api.derived import DerivedRoute, described, schema_of
+from stepkeep.api.derived import DerivedRoute, OperationDocument, Schemas, described, schema_of
 from stepkeep.api.requests import BoundedRequest
 from stepkeep.api.routing import JsonAnswer, check_query, problem_responses
 from stepkeep.dialects.registry import names
@@ -41,7 +41,7 @@ As = Annotated[
 ]
 
 
-class Body(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class RequestBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A body that a client sends. Unknown fields are refused."""
 
 
@@ -85,23 +85,23 @@ class Handwritten(Operation):
         """Whether the function takes the request, and the engine."""
         return tuple(name in self.signature.parameters for name in GIVEN)
 
-    def described(self, schemas: dict[str, Any]) -> dict[str, Any]:
+    def described(self, schemas: Schemas) -> OperationDocument:
         """The route in the document; the schemas that it refers to are added."""
         more, told = self._more, described(self, schemas, self._described_body)
-        responses: dict[str, Any] = told["responses"]
+        responses = told["responses"]
         usual = responses[str(self.row.status)]
         if "media" in more:
-            del usual["content"]
-            usual |= {"content": {more["media"]: {"schema": {"type": "string"}}}} if more["media"] else {}
+            plain = {"content": {more["media"]: {"schema": {"type": "string"}}}} if more["media"] else {}
+            usual = responses[str(self.row.status)] = {"description": usual["description"], **plain}
         if "also" in more:
             responses["200"] = {**usual, "description": more["also"]}
         responses.update({str(status): one for status, one in problem_responses(*more.get("problems", ())).items()})
         return told
 
-    def _described_body(self, schemas: dict[str, Any]) -> dict[str, Any] | None:
+    def _described_body(self, schemas: Schemas) -> Mapping[str, Any] | None:
         body = self.parameters.get("body")
         if body is None:
-            found: dict[str, Any] | None = self._more.get("reads")
+            found: Mapping[str, Any] | None = self._more.get("reads")
             return found
         kinds = [schema_of(one, schemas) for one in self._more.get("bodies", (body.annotation,))]
         schema = kinds[0] if len(kinds) == 1 else {"anyOf": kinds}
@@ -119,13 +119,13 @@ class HandwrittenRoute(DerivedRoute):
         self.handwritten = of
         operation_of(*of.address.split(" "))  # refuses one that names no operation
 
-    def described(self, schemas: dict[str, Any]) -> dict[str, Any]:
+    def described(self, schemas: Schemas) -> OperationDocument:
         return self.handwritten.described(schemas)
 
     async def _act(self, request: BoundedRequest, engine: ActingEngine | None) -> Response:
         if request.scope["query_string"]:
             check_query(request, self._names, self._lists)
-        values = self._read(request, await request.read_json(NOTHING) if self._body else NOTHING)
+        values = dict(self._read(request, await request.read_json(NOTHING) if self._body else NOTHING))
         takes_request, takes_engine = self.handwritten.given
         if takes_request:
             values["request"] = request

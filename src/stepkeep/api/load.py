@@ -48,7 +48,7 @@ have the event loop to themselves."""
 LATEST_REFUSAL_SECONDS: Final = 5.0
 
 
-class Bound(NamedTuple):
+class LoadBound(NamedTuple):
     """How many there may be at once."""
 
     process: int
@@ -58,13 +58,13 @@ class Bound(NamedTuple):
 
 
 # fmt: off
-BOUNDS: Final[dict[str, Bound]] = {
-    "arriving": Bound(10_000, 10_000, 10_000),  # requests whose key is not known yet
-    "requests": Bound(1_000,   500,   400),  # each holds at most one body of 4 MB
-    "bodies":   Bound(2_000, 1_000,   250),  # bodies that have not arrived
-    "waits":    Bound(5_000, 2_000, 1_000),  # long polls
-    "streams":  Bound(5_000, 2_000, 1_000),
-    "refused":  Bound(2_000, 2_000, 2_000),  # requests over a bound that wait to be told; more are told at once
+BOUNDS: Final[dict[str, LoadBound]] = {
+    "arriving": LoadBound(10_000, 10_000, 10_000),  # requests whose key is not known yet
+    "requests": LoadBound(1_000,   500,   400),  # each holds at most one body of 4 MB
+    "bodies":   LoadBound(2_000, 1_000,   250),  # bodies that have not arrived
+    "waits":    LoadBound(5_000, 2_000, 1_000),  # long polls
+    "streams":  LoadBound(5_000, 2_000, 1_000),
+    "refused":  LoadBound(2_000, 2_000, 2_000),  # requests over a bound that wait to be told; more are told at once
 }
 # fmt: on
 
@@ -154,7 +154,7 @@ class Seat:
         self._load.leave(self._kind, () if self._kind == "arriving" else self._owners)
 
 
-class Turns:
+class FairTurns:
     """How many requests of a tenant are worked on at once while other tenants have some, too. Others of it wait, in
     order: the event loop would otherwise serve all of them before the one request of another tenant."""
 
@@ -228,14 +228,14 @@ class Load:
     def __init__(self, measures: HttpMeasures, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._measures, self._monotonic = measures, monotonic
         self.bounds = dict(BOUNDS)
-        self.turns = Turns(monotonic)
+        self.turns = FairTurns(monotonic)
         self._taken: Counter[tuple[str, str]] = Counter()
         self._refused_at: float | None = None
 
     def fit(self, files: int) -> None:
         """Lower the bounds to what a process with so many open files can have."""
         self.bounds = {
-            kind: Bound(*(min(most, max(1, files // part)) for most, part in zip(bound, (4, 8, 16), strict=True)))
+            kind: LoadBound(*(min(most, max(1, files // part)) for most, part in zip(bound, (4, 8, 16), strict=True)))
             for kind, bound in BOUNDS.items()
             if kind != "arriving"
         } | {"arriving": BOUNDS["arriving"]}

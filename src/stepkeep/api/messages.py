@@ -13,8 +13,8 @@ import msgspec
 from msgspec import Meta
 
 from stepkeep.api.access import OPEN
-from stepkeep.api.handwritten import Body, Routes
-from stepkeep.api.problems import SIGNATURE, TOO_LARGE, UNMAPPED, ApiError, Kind
+from stepkeep.api.handwritten import RequestBody, Routes
+from stepkeep.api.problems import SIGNATURE, TOO_LARGE, UNMAPPED, ApiError, ProblemKind
 from stepkeep.api.requests import BoundedRequest
 from stepkeep.api.routing import service_of, wrong_request
 from stepkeep.definition.native.hooks import MAX_BODY
@@ -35,7 +35,7 @@ routes = Routes("Messages")
 Text = Annotated[str, Meta(max_length=255)]
 
 
-class NewMessage(Body, frozen=True, kw_only=True):
+class NewMessage(RequestBody, frozen=True, kw_only=True):
     """A message for a run."""
 
     name: Text
@@ -54,7 +54,7 @@ class KeyedMessage(NewMessage, frozen=True, kw_only=True):
     input: Annotated[Any, says("The input of the run that is started.")] = None
 
 
-class Completion(Body, frozen=True, kw_only=True, rename={"for_": "for"}):
+class CompletionBody(RequestBody, frozen=True, kw_only=True, rename={"for_": "for"}):
     """The completion of a manual step."""
 
     token: Annotated[Words, says("The completion token that the step's handler was given.")]
@@ -66,7 +66,7 @@ class Completion(Body, frozen=True, kw_only=True, rename={"for_": "for"}):
     by: Actor = None
 
 
-class ManualSignal(Body, frozen=True, kw_only=True, rename="camel"):
+class ManualSignal(RequestBody, frozen=True, kw_only=True, rename="camel"):
     """The signal that a person finished a manual action (seed 003)."""
 
     schema_version: Literal[1]
@@ -80,7 +80,7 @@ class ManualSignal(Body, frozen=True, kw_only=True, rename="camel"):
     evidence_refs: Annotated[Sequence[Annotated[str, Meta(max_length=1000)]], Meta(max_length=MAX_REFERENCES)] = ()
 
 
-read_completion, read_manual_signal = reader(Completion), reader(ManualSignal)
+read_completion, read_manual_signal = reader(CompletionBody), reader(ManualSignal)
 
 
 @routes(
@@ -136,7 +136,7 @@ async def send_by_key(engine: ActingEngine, body: KeyedMessage, idempotency_key:
     "complete_step",
     "Complete a manual step",
     tag="Steps",
-    bodies=(Completion, ManualSignal),
+    bodies=(CompletionBody, ManualSignal),
     example={"token": "TOKEN", "outcome": "Succeeded"},
 )
 async def complete_step(engine: ActingEngine, run_id: RunId, step: StepName, body: Any) -> Completed:
@@ -169,7 +169,7 @@ RAW = {
     "description": "What the sender signed, byte for byte; at most 1 MiB.",
     "content": {"application/json": {"schema": {}, "example": {"order": "o-7"}}, "application/octet-stream": {}},
 }
-REFUSALS: dict[str, Kind] = {
+REFUSALS: dict[str, ProblemKind] = {
     **dict.fromkeys(("missing", "malformed", "too_old", "too_new", "wrong"), SIGNATURE),
     "too_large": TOO_LARGE,
     "no_json": UNMAPPED,

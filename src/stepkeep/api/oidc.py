@@ -12,8 +12,8 @@ import hashlib
 import hmac
 import secrets
 import time
-from collections.abc import Callable, Mapping
-from typing import Annotated, Any, Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 from urllib.parse import urlencode, urlsplit
 
 import msgspec
@@ -31,6 +31,11 @@ from stepkeep.operations.people.keys import create_session_key, read_scopes, sig
 from stepkeep.operations.people.principals import registered
 from stepkeep.store.principals import ApiKey, PrincipalKind
 from stepkeep.store.protocol import Store
+
+if TYPE_CHECKING:
+    from joserfc.jwt import Claims
+
+T = TypeVar("T")
 
 routes = Routes("Sessions")
 
@@ -89,20 +94,41 @@ def read_oidc(environment: Mapping[str, str]) -> OidcSettings | None:
     return OidcSettings(**kept)
 
 
+class Discovery(msgspec.Struct, frozen=True):
+    """What a provider says of itself; other fields are not looked at."""
+
+    authorization_endpoint: str
+    token_endpoint: str
+    jwks_uri: str
+    issuer: str = ""
+
+
+class TokenAnswer(msgspec.Struct, frozen=True):
+    """What a provider answers for a code."""
+
+    id_token: str | None = None
+
+
+class PublicKeys(msgspec.Struct, frozen=True):
+    """The keys of a provider, each as RFC 7517 has it."""
+
+    keys: Sequence[dict[str, str | list[str]]] = ()
+
+
 class Provider:
     """A provider: its endpoints by discovery, and its keys, which it may change at any time."""
 
     def __init__(self, settings: OidcSettings, monotonic: Callable[[], float] = time.monotonic) -> None:
         self.settings, self._monotonic = settings, monotonic
-        self._endpoints: dict[str, Any] | None = None
+        self._endpoints: Discovery | None = None
         self._keys: Any = None
         self._keys_at = float("-inf")
 
-    async def endpoints(self) -> dict[str, Any]:
+    async def endpoints(self) -> Discovery:
         if self._endpoints is None:
             issuer = self.settings.issuer.removesuffix("/")
-            found = await self._get(f"{issuer}{DISCOVERY}")
-            if str(found.get("issuer", "")).removesuffix("/") != issuer:
+            found = await self._ask(Discovery, "GET", f"{issuer}{DISCOVERY}")
+            if found.issuer.removesuffix("/") != issuer:
                 raise _failed("its discovery document names another issuer")
             self._endpoints = found
         return self._endpoints
@@ -118,14 +144,13 @@ class Provider:
             "code_verifier": verifier,
         }
         basic = httpx2.BasicAuth(self.settings.client_id, self.settings.client_secret)
-        where = str((await self.endpoints())["token_endpoint"])
-        said = await self._ask("POST", where, data=form, auth=basic)
-        token = said.get("id_token")
-        if not isinstance(token, str):
+        where = (await self.endpoints()).token_endpoint
+        said = await self._ask(TokenAnswer, "POST", where, data=form, auth=basic)
+        if said.id_token is None:
             raise _failed("its answer has no id token")
-        return token
+        return said.id_token
 
-    async def claims(self, token: str, nonce: str) -> dict[str, Any]:
+    async def claims(self, token: str, nonce: str) -> Mapping[str, Any]:
         """The claims of an id token: signed by the provider, for this client, for this sign-in, and not expired."""
         from joserfc import jwt
         from joserfc.errors import JoseError
@@ -134,7 +159,7 @@ class Provider:
             found = await self._decode(token)
             requests = jwt.JWTClaimsRegistry(
                 leeway=LEEWAY_SECONDS,
-                iss={"essential": True, "value": str((await self.endpoints())["issuer"])},
+                iss={"essential": True, "value": (await self.endpoints()).issuer},
                 aud={"essential": True, "value": self.settings.client_id},
                 exp={"essential": True},
                 iat={"essential": True},
@@ -150,33 +175,30 @@ class Provider:
             raise _failed("its id token belongs to another sign-in")
         return found
 
-    async def _decode(self, token: str) -> dict[str, Any]:
+    async def _decode(self, token: str) -> Claims:
         from joserfc import jwt
         from joserfc.errors import BadSignatureError, InvalidKeyIdError
 
         try:
-            return dict(jwt.decode(token, await self._key_set(), algorithms=ALGORITHMS).claims)
+            return jwt.decode(token, await self._key_set(), algorithms=ALGORITHMS).claims
         except (BadSignatureError, InvalidKeyIdError, ValueError):
             # The provider may have changed its keys since they were read.
             if self._monotonic() - self._keys_at < KEYS_SECONDS:
                 raise
             self._keys = None
-            return dict(jwt.decode(token, await self._key_set(), algorithms=ALGORITHMS).claims)
+            return jwt.decode(token, await self._key_set(), algorithms=ALGORITHMS).claims
 
     async def _key_set(self) -> Any:
         from joserfc.jwk import KeySet
 
         if self._keys is None:
-            found = await self._get(str((await self.endpoints())["jwks_uri"]))
+            found = await self._ask(PublicKeys, "GET", (await self.endpoints()).jwks_uri)
             # A symmetric key among them would be one that anyone can read.
-            public = [one for one in found.get("keys", ()) if one.get("kty") != "oct"]
+            public = [one for one in found.keys if one.get("kty") != "oct"]
             self._keys, self._keys_at = KeySet.import_key_set({"keys": public}), self._monotonic()
         return self._keys
 
-    async def _get(self, url: str) -> dict[str, Any]:
-        return await self._ask("GET", url)
-
-    async def _ask(self, method: str, url: str, **options: Any) -> dict[str, Any]:
+    async def _ask(self, kind: type[T], method: str, url: str, **options: Any) -> T:
         import httpx2
 
         try:
@@ -184,12 +206,9 @@ class Provider:
                 answer = await client.request(method, url, **options)
             if answer.status_code != 200 or len(answer.content) > MOST_BYTES:
                 raise _failed(f"it answers with {answer.status_code}")
-            found = msgspec.json.decode(answer.content)
+            return msgspec.json.decode(answer.content, type=kind)
         except (httpx2.HTTPError, msgspec.DecodeError) as problem:
             raise _failed(f"it cannot be asked ({type(problem).__name__})") from None
-        if not isinstance(found, dict):
-            raise _failed("its answer is no object")
-        return found
 
 
 @routes(
@@ -217,7 +236,7 @@ async def begin(request: Request) -> Response:
         "code_challenge": base64.urlsafe_b64encode(digest).rstrip(b"=").decode(),
         "code_challenge_method": "S256",
     }
-    where = str((await provider.endpoints())["authorization_endpoint"])
+    where = (await provider.endpoints()).authorization_endpoint
     answer = RedirectResponse(f"{where}{'&' if '?' in where else '?'}{urlencode(asked)}", 303)
     # Lax: the provider sends the browser back from another site. It holds nothing but this one sign-in.
     answer.set_cookie(
@@ -257,7 +276,7 @@ async def come_back(
         raise _failed("the sign-in was begun in another browser, or too long ago. Begin again: GET /oidc/login")
     if error is not None or code is None:
         raise _failed("the person was not signed in there")
-    if iss is not None and iss != (await provider.endpoints())["issuer"]:
+    if iss is not None and iss != (await provider.endpoints()).issuer:
         raise _failed("another provider has answered")
     token = await provider.exchange(code, parts[2], _redirect_uri(request))
     claims = await provider.claims(token, parts[1])

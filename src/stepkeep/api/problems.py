@@ -36,7 +36,7 @@ KEY_RULES = frozenset(
 own key."""
 
 
-class Kind(NamedTuple):
+class ProblemKind(NamedTuple):
     """One class of problems: its status, code and title. `says` replaces a detail that must not be shown."""
 
     status: int
@@ -61,53 +61,54 @@ DEFECT = "This is a defect of the service or damage in its database. Its log has
 UNSIGNED = "The service lacks the secret of this hook. Nothing was acknowledged; send it again later."
 
 # fmt: off
-PROBLEMS: tuple[tuple[type[BaseException], Kind], ...] = (
-    (errors.DefinitionError,   Kind(422, "definition",        "The definition is not valid")),
-    (errors.ExpressionError,   Kind(422, "expression",        "An expression is not valid")),
-    (errors.InvalidInput,      Kind(400, "invalid_input",     "The request is not valid")),
-    (errors.NoSuchName,        Kind(404, "not_found",         "Not found")),
-    (errors.NotFound,          Kind(404, "not_found",         "Not found", NOTHING)),
-    (errors.WrongToken,        Kind(409, "wrong_token",       "The completion token does not fit")),
-    (errors.TokenUsed,         Kind(409, "token_used",        "The completion token was used before")),
-    (errors.TokenExpired,      Kind(409, "token_expired",     "The completion token came too late")),
-    (errors.Conflict,          Kind(409, "conflict",          "The state does not allow it")),
-    (errors.NotAllowed,        Kind(403, "not_allowed",       "Not allowed")),
-    (errors.KeyReused,         Kind(422, "key_reused",        "The idempotency key was used with another body")),
-    (errors.QuotaExceeded,     Kind(429, "quota_exceeded",    "A quota is used up")),
-    (errors.Fenced,            Kind(409, "fenced",            "The lease is gone")),
-    (errors.Quarantined,       Kind(409, "quarantined",       "The run is quarantined")),
-    (errors.Refused,           Kind(409, "refused",           "Refused")),
-    (errors.ConnectionLost,    Kind(503, "store_unavailable", "The database is not available", PERHAPS, 1)),
-    (errors.StoreUnavailable,  Kind(503, "store_unavailable", "The database is not available", AWAY, 1)),
-    (errors.Contended,         Kind(503, "contended",         "The database is busy", AWAY, 1)),
-    (errors.PermissionDenied,  Kind(503, "permission_denied", "The service lacks a right at its database", AWAY, 30)),
-    (errors.SchemaMismatch,    Kind(503, "schema_mismatch",   "The database is not migrated", AWAY, 30)),
-    (errors.DefinitionChanged, Kind(500, "definition_changed", "A stored definition was changed", DEFECT)),
-    (errors.StoreError,        Kind(503, "store",             "The database cannot do it", AWAY, 30)),
-    (errors.Unreadable,        Kind(500, "unreadable",        "A stored row cannot be read", DEFECT)),
-    (MissingSecret,            Kind(503, "secret_missing",    "The service lacks a secret", UNSIGNED, 60)),
-    (errors.StepkeepError,     Kind(500, "broken",            "A defect", DEFECT)),
+PROBLEMS: tuple[tuple[type[BaseException], ProblemKind], ...] = (
+    (errors.DefinitionError,   ProblemKind(422, "definition",        "The definition is not valid")),
+    (errors.ExpressionError,   ProblemKind(422, "expression",        "An expression is not valid")),
+    (errors.InvalidInput,      ProblemKind(400, "invalid_input",     "The request is not valid")),
+    (errors.NoSuchName,        ProblemKind(404, "not_found",         "Not found")),
+    (errors.NotFound,          ProblemKind(404, "not_found",         "Not found", NOTHING)),
+    (errors.WrongToken,        ProblemKind(409, "wrong_token",       "The completion token does not fit")),
+    (errors.TokenUsed,         ProblemKind(409, "token_used",        "The completion token was used before")),
+    (errors.TokenExpired,      ProblemKind(409, "token_expired",     "The completion token came too late")),
+    (errors.Conflict,          ProblemKind(409, "conflict",          "The state does not allow it")),
+    (errors.NotAllowed,        ProblemKind(403, "not_allowed",       "Not allowed")),
+    (errors.KeyReused,         ProblemKind(422, "key_reused",        "The idempotency key was used with another body")),
+    (errors.QuotaExceeded,     ProblemKind(429, "quota_exceeded",    "A quota is used up")),
+    (errors.Fenced,            ProblemKind(409, "fenced",            "The lease is gone")),
+    (errors.Quarantined,       ProblemKind(409, "quarantined",       "The run is quarantined")),
+    (errors.Refused,           ProblemKind(409, "refused",           "Refused")),
+    (errors.ConnectionLost,    ProblemKind(503, "store_unavailable", "The database is not available", PERHAPS, 1)),
+    (errors.StoreUnavailable,  ProblemKind(503, "store_unavailable", "The database is not available", AWAY, 1)),
+    (errors.Contended,         ProblemKind(503, "contended",         "The database is busy", AWAY, 1)),
+    (errors.PermissionDenied,  ProblemKind(503, "permission_denied",
+                                           "The service lacks a right at its database", AWAY, 30)),
+    (errors.SchemaMismatch,    ProblemKind(503, "schema_mismatch",   "The database is not migrated", AWAY, 30)),
+    (errors.DefinitionChanged, ProblemKind(500, "definition_changed", "A stored definition was changed", DEFECT)),
+    (errors.StoreError,        ProblemKind(503, "store",             "The database cannot do it", AWAY, 30)),
+    (errors.Unreadable,        ProblemKind(500, "unreadable",        "A stored row cannot be read", DEFECT)),
+    (MissingSecret,            ProblemKind(503, "secret_missing",    "The service lacks a secret", UNSIGNED, 60)),
+    (errors.StepkeepError,     ProblemKind(500, "broken",            "A defect", DEFECT)),
 )
 # fmt: on
 """Every class of error, the more special ones first."""
 
-UNAUTHENTICATED = Kind(401, "unauthenticated", "No valid API key")
-NOT_FOUND = Kind(404, "not_found", "Not found", NOTHING)
-FORGED = Kind(403, "forged", "The request may come from another site")
-METHOD = Kind(405, "method_not_allowed", "The address does not take this method")
-TIMEOUT = Kind(408, "request_timeout", "The body did not arrive in time")
-IN_FLIGHT = Kind(409, "in_flight", "A request with this idempotency key is under way", retry_after=1)
-TOO_LARGE = Kind(413, "too_large", "The body is too large")
-MEDIA = Kind(415, "unsupported_media_type", "The body has a form that this address does not read")
-TOO_MANY = Kind(429, "too_many_requests", "Too many requests")
-HEADERS = Kind(431, "headers_too_large", "The headers are too large")
-OVERLOADED = Kind(503, "overloaded", "The service has too much to do", retry_after=1)
-STOPPING = Kind(503, "stopping", "The service is stopping", AWAY, 1)
-UNEXPECTED = Kind(500, "unexpected", "An unexpected error", DEFECT)
-SIGNATURE = Kind(401, "signature", "The delivery is not signed as this hook asks for")
-UNMAPPED = Kind(422, "unmapped", "The delivery cannot be mapped")
+UNAUTHENTICATED = ProblemKind(401, "unauthenticated", "No valid API key")
+NOT_FOUND = ProblemKind(404, "not_found", "Not found", NOTHING)
+FORGED = ProblemKind(403, "forged", "The request may come from another site")
+METHOD = ProblemKind(405, "method_not_allowed", "The address does not take this method")
+TIMEOUT = ProblemKind(408, "request_timeout", "The body did not arrive in time")
+IN_FLIGHT = ProblemKind(409, "in_flight", "A request with this idempotency key is under way", retry_after=1)
+TOO_LARGE = ProblemKind(413, "too_large", "The body is too large")
+MEDIA = ProblemKind(415, "unsupported_media_type", "The body has a form that this address does not read")
+TOO_MANY = ProblemKind(429, "too_many_requests", "Too many requests")
+HEADERS = ProblemKind(431, "headers_too_large", "The headers are too large")
+OVERLOADED = ProblemKind(503, "overloaded", "The service has too much to do", retry_after=1)
+STOPPING = ProblemKind(503, "stopping", "The service is stopping", AWAY, 1)
+UNEXPECTED = ProblemKind(500, "unexpected", "An unexpected error", DEFECT)
+SIGNATURE = ProblemKind(401, "signature", "The delivery is not signed as this hook asks for")
+UNMAPPED = ProblemKind(422, "unmapped", "The delivery cannot be mapped")
 
-OWN = tuple(one for one in vars().values() if isinstance(one, Kind))
+OWN = tuple(one for one in vars().values() if isinstance(one, ProblemKind))
 """Problems that only the service has."""
 
 
@@ -143,13 +144,15 @@ EXAMPLE = {
 class ApiError(Exception):
     """A problem that the service itself finds in a request."""
 
-    def __init__(self, kind: Kind, detail: str, *, headers: Mapping[str, str] | None = None, **more: Any) -> None:
+    def __init__(
+        self, kind: ProblemKind, detail: str, *, headers: Mapping[str, str] | None = None, **more: Any
+    ) -> None:
         super().__init__(detail)
         self.kind, self.detail, self.headers, self.more = kind, detail, headers, more
 
 
 def problem(
-    kind: Kind, detail: str, more: Mapping[str, Any] | None = None, headers: Mapping[str, str] | None = None
+    kind: ProblemKind, detail: str, more: Mapping[str, Any] | None = None, headers: Mapping[str, str] | None = None
 ) -> Response:
     """The answer that tells a problem."""
     body: dict[str, Any] = {
@@ -170,7 +173,7 @@ def problem(
     return answer
 
 
-def kind_of(error: BaseException) -> Kind:
+def kind_of(error: BaseException) -> ProblemKind:
     """The class of problem that an error is."""
     if isinstance(error, errors.NotAllowed) and error.rule in KEY_RULES:
         return UNAUTHENTICATED
@@ -190,7 +193,7 @@ def problem_of(error: BaseException) -> Response:
     return problem(kind, exception_message(error) or kind.title, _more(error), headers)
 
 
-def _more(error: BaseException) -> dict[str, Any]:
+def _more(error: BaseException) -> Mapping[str, object]:
     if isinstance(error, errors.DefinitionError):
         return {"problems": [msgspec.structs.asdict(one) for one in error.problems[:MOST_ERRORS]]}
     if isinstance(error, errors.QuotaExceeded):

@@ -24,7 +24,7 @@ from starlette.types import Receive, Scope, Send
 
 from stepkeep.api.access import OPEN
 from stepkeep.api.load import Seat
-from stepkeep.api.problems import IN_FLIGHT, PROBLEMS, TIMEOUT, ApiError, Kind, problem_of
+from stepkeep.api.problems import IN_FLIGHT, PROBLEMS, TIMEOUT, ApiError, ProblemKind, problem_of
 from stepkeep.api.problems import OWN as OWN_PROBLEMS
 from stepkeep.api.requests import BoundedRequest, check_headers
 from stepkeep.edges.safe_text import inert_line
@@ -35,7 +35,7 @@ from stepkeep.operations.runs.spans import INCOMING, parse_trace
 if TYPE_CHECKING:
     from stepkeep.api.service import Service
 
-INVALID: Kind = next(kind for of, kind in PROBLEMS if of is InvalidInput)
+INVALID: ProblemKind = next(kind for of, kind in PROBLEMS if of is InvalidInput)
 
 STATUSES: dict[int, str] = {kind.status: kind.title for kind in (*(kind for _, kind in PROBLEMS), *OWN_PROBLEMS)}
 """One title for each status that a problem can have, for the OpenAPI document."""

@@ -15,9 +15,9 @@ from msgspec import Meta
 from starlette.requests import Request
 from starlette.responses import StreamingResponse
 
-from stepkeep.api.handwritten import Body, Routes
+from stepkeep.api.handwritten import RequestBody, Routes
 from stepkeep.api.routing import JsonAnswer, under_way
-from stepkeep.api.stream import EVENTS, Event, LastEventId, event_stream, follow, number_of
+from stepkeep.api.stream import EVENTS, LastEventId, StreamEvent, event_stream, follow, number_of
 from stepkeep.definition.bounds import MAX_PRIORITY
 from stepkeep.engine.groups import ActingEngine
 from stepkeep.kernel.errors import InvalidInput, NotFound
@@ -32,7 +32,7 @@ DIALECT = "run"
 DEFAULT_TEMPLATE = "default"
 
 
-class NewTemplateRun(Body, frozen=True):
+class NewTemplateRun(RequestBody, frozen=True):
     """A run of a template. Every field may be left out, and the body too."""
 
     template_name: Annotated[str, Meta(max_length=255)] = DEFAULT_TEMPLATE
@@ -164,14 +164,14 @@ async def stream_template_events(
     follower = JournalFollower(engine.transactor, run_id, tenant=engine.tenant)
     await follower.begin()
 
-    async def events() -> AsyncIterator[Event]:
+    async def events() -> AsyncIterator[StreamEvent]:
         nonlocal known
         while not follower.is_over and await follower.read():
             pass
         for one in (await engine.show(run_id, as_=DIALECT))["events"]:
             if one["seq"] > known:
                 known = one["seq"]
-                yield Event(str(known), "step_update", one)
+                yield StreamEvent(str(known), "step_update", one)
 
     return event_stream(request, follow(request, engine, follower, events))
 

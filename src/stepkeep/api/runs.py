@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
@@ -11,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from stepkeep.api.access import scopes_of
-from stepkeep.api.handwritten import As, Body, Routes
+from stepkeep.api.handwritten import As, RequestBody, Routes
 from stepkeep.api.routing import JsonAnswer, under_way, waiting
 from stepkeep.definition.bounds import MAX_PRIORITY
 from stepkeep.engine.groups import ActingEngine
@@ -33,7 +34,7 @@ LONGEST_WAIT = 60.0
 Key = Annotated[str, Meta(max_length=255)]
 
 
-class NewRun(Body, frozen=True, kw_only=True):
+class NewRunBody(RequestBody, frozen=True, kw_only=True):
     """A run to create."""
 
     by: Actor = None
@@ -87,7 +88,7 @@ class Created(Answer, kw_only=True):
 async def create_run(
     request: Request,
     engine: ActingEngine,
-    body: NewRun,
+    body: NewRunBody,
     idempotency_key: IdempotencyKey = None,
     wait: Annotated[
         Annotated[float, Meta(ge=0, le=LONGEST_WAIT)] | None,
@@ -135,7 +136,7 @@ class Steps(Answer, kw_only=True):
     steps: Any
 
 
-class Attempts(Answer, kw_only=True):
+class StepAttempts(Answer, kw_only=True):
     """The attempts of a step, oldest first, each with its evidence."""
 
     run_id: str
@@ -154,7 +155,7 @@ class EntryView(Answer, kw_only=True):
     body: str | UnsetType = UNSET
 
 
-class Journal(Answer, kw_only=True):
+class JournalPage(Answer, kw_only=True):
     """A page of a journal in order."""
 
     run_id: str
@@ -222,10 +223,10 @@ async def list_steps(engine: ActingEngine, run_id: RunId, as_: As = None) -> Any
 @records(
     "GET /runs/{run_id}/steps/{step:path}/attempts", "show", "list_attempts", "List the attempts of a step", tag="Steps"
 )
-async def list_attempts(engine: ActingEngine, run_id: RunId, step: StepName) -> Attempts:
+async def list_attempts(engine: ActingEngine, run_id: RunId, step: StepName) -> StepAttempts:
     """With what each attempt was given, its traceback and its log lines, as far as they are kept."""
     view = await engine.show(run_id, step=step)
-    return Attempts(run_id=run_id, step=step, attempts=view.step["history"])
+    return StepAttempts(run_id=run_id, step=step, attempts=view.step["history"])
 
 
 @records(
@@ -234,7 +235,7 @@ async def list_attempts(engine: ActingEngine, run_id: RunId, step: StepName) -> 
     "get_journal",
     "Read the journal of a run",
     names={"as_": "as"},
-    answers=Journal,
+    answers=JournalPage,
 )
 async def get_journal(
     engine: ActingEngine,
@@ -243,7 +244,7 @@ async def get_journal(
     limit: PageLimit = 100,
     raw: Annotated[bool, says("Add the bytes that the hash covers.")] = False,
     as_: As = None,
-) -> dict[str, Any]:
+) -> Mapping[str, object]:
     """In order, without gaps. With `as`, the lines are in the dialect's words; some entries then have none."""
     follower = JournalFollower(engine.transactor, run_id, tenant=engine.tenant, dialect=as_)
     await follower.begin(after)
@@ -289,7 +290,7 @@ async def show_past_run(
 
 
 @records("GET /runs/{run_id}/certificate", "certify", "certify_run", "Judge a run", answers=CertificateView)
-async def certify_run(engine: ActingEngine, run_id: RunId) -> dict[str, Any]:
+async def certify_run(engine: ActingEngine, run_id: RunId) -> Mapping[str, object]:
     """The judge looks at the journal, the log in every dialect, the definition and the payloads."""
     return (await engine.certify(run_id)).as_json()
 

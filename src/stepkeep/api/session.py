@@ -17,7 +17,7 @@ from starlette.requests import Request
 
 from stepkeep.api.access import ANY_KEY, OPEN, credential_of
 from stepkeep.api.browsers import cookie_of
-from stepkeep.api.handwritten import Body, Routes
+from stepkeep.api.handwritten import RequestBody, Routes
 from stepkeep.api.problems import UNAUTHENTICATED, ApiError
 from stepkeep.api.routing import JsonAnswer, service_of
 from stepkeep.operations.answers import Answer
@@ -28,7 +28,7 @@ routes = Routes("Sessions")
 NOBODYS_KEY = "sk_0123456789abcdef_" + "A" * 43
 
 
-class SignIn(Body, frozen=True):
+class SignIn(RequestBody, frozen=True):
     """The key to open."""
 
     key: Annotated[str, Meta(max_length=200, description="A whole key, as it was shown once.")]
@@ -127,7 +127,7 @@ class Links:
         return key if self._monotonic() < ends else None
 
 
-class Code(Body, frozen=True):
+class LinkCode(RequestBody, frozen=True):
     """The code of a link."""
 
     code: Annotated[str, Meta(max_length=200)]
@@ -144,7 +144,7 @@ class Code(Body, frozen=True):
     problems=(401, 403, 429),
     example={"code": "A" * 43},
 )
-async def use_link(request: Request, body: Code) -> JsonAnswer:
+async def use_link(request: Request, body: LinkCode) -> JsonAnswer:
     """Like `POST /session`, with the code of a link that `stepkeep dev` printed. A code works once."""
     service = service_of(request)
     service.browsers.check_origin(request)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Annotated, Any
 
 import msgspec
@@ -40,7 +40,7 @@ EVENTS = {"done": "Server-sent events", "media": "text/event-stream"}
 LastEventId = Annotated[Annotated[str, Meta(max_length=200)] | None, says("The id of the last event that is known.")]
 
 
-class Event(msgspec.Struct, frozen=True):
+class StreamEvent(msgspec.Struct, frozen=True):
     """One event: its id, its name and its data."""
 
     id: str
@@ -103,17 +103,17 @@ async def stream_run(
     follower = JournalFollower(engine.transactor, run_id, tenant=engine.tenant, dialect=as_)
     await follower.begin(number_of(last_event_id))
 
-    async def entries() -> AsyncIterator[Event]:
+    async def entries() -> AsyncIterator[StreamEvent]:
         for one in await follower.read(PAGE):
             if one["lines"]:
                 told = {name: value for name, value in one.items() if name != "body"}
-                yield Event(str(one["seq"]), "entry", told)
+                yield StreamEvent(str(one["seq"]), "entry", told)
 
     return event_stream(request, follow(request, engine, follower, entries))
 
 
 async def follow(
-    request: Request, engine: ActingEngine, follower: JournalFollower, entries: Callable[[], AsyncIterator[Event]]
+    request: Request, engine: ActingEngine, follower: JournalFollower, entries: Callable[[], AsyncIterator[StreamEvent]]
 ) -> AsyncIterator[bytes]:
     """The events of one run until it ends, the key ends, or the service stops."""
     service = service_of(request)
@@ -126,7 +126,8 @@ async def follow(
                 async for event in entries():
                     yield pulse.spoke(event.encode())
                 if follower.is_over:
-                    yield Event(str(follower.seq), "end", {"run_id": follower.run_id, "seq": follower.seq}).encode()
+                    end = {"run_id": follower.run_id, "seq": follower.seq}
+                    yield StreamEvent(str(follower.seq), "end", end).encode()
                     return
                 if follower.seq == before:
                     await watched.beyond(before, CHECK_SECONDS)
@@ -157,9 +158,9 @@ async def _follow_tenant(request: Request, engine: ActingEngine, tail: TenantTai
     try:
         async with service.tailer.listening(engine.tenant) as (listener, position):
             # The first event tells where the stream begins, so that a client that gets nothing else can resume, too.
-            told: dict[str, Any] | None = {"tenant": engine.tenant}
+            told: Mapping[str, Any] | None = {"tenant": engine.tenant}
             begins = position if tail is None else tail.position
-            yield b"retry: %d\n\n" % RETRY_MILLISECONDS + Event(begins, "begin", told).encode()
+            yield b"retry: %d\n\n" % RETRY_MILLISECONDS + StreamEvent(begins, "begin", told).encode()
             known: dict[str, int] = {}
             while tail is not None and (missed := await tail.read()):
                 for one in missed:
@@ -181,11 +182,11 @@ async def _follow_tenant(request: Request, engine: ActingEngine, tail: TenantTai
         log.warning("a stream of tenant %s ends: %s", engine.tenant, problem)
 
 
-def _entry(told: dict[str, Any]) -> bytes:
-    return Event(told["position"], "entry", {name: told[name] for name in told if name != "position"}).encode()
+def _entry(told: Mapping[str, Any]) -> bytes:
+    return StreamEvent(told["position"], "entry", {name: told[name] for name in told if name != "position"}).encode()
 
 
-async def _next(listener: Listener) -> dict[str, Any] | None:
+async def _next(listener: Listener) -> Mapping[str, Any] | None:
     """The next entry; None if none came for a while."""
     if not listener.queue.empty():
         return listener.queue.get_nowait()

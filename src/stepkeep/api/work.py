@@ -31,8 +31,8 @@ from stepkeep.operations.remote.work_messages import (
     ClaimedStep,
     Claims,
     Kept,
-    Network,
     Queues,
+    ReachableNetwork,
     RecordedCalls,
     Registered,
     Renewals,
@@ -266,7 +266,7 @@ def _unfit(claim: Claim) -> Outcome | None:
     return None if why is None else Released(reason=f"a remote worker of the plain protocol cannot run it: {why}")
 
 
-def _data(job: Job, inputs: Any, work: RemoteWork) -> dict[str, Any]:
+def _data(job: Job, inputs: Any, work: RemoteWork) -> Mapping[str, Any]:
     details = job.loaded.details
     job.loaded.opened = work.opened_value
     woken = job.woken_by()
@@ -283,7 +283,7 @@ def _data(job: Job, inputs: Any, work: RemoteWork) -> dict[str, Any]:
     }
 
 
-async def _checkpoints(work: RemoteWork, claim: Claim) -> dict[str, Any]:
+async def _checkpoints(work: RemoteWork, claim: Claim) -> Mapping[str, Any]:
     """What earlier attempts of the step have recorded, by name."""
     note = (await work.opened(claim)).note
     return {} if note is None else {one.name: msgspec.Raw(one.value.encode()) for one in note.checkpoints}
@@ -300,8 +300,8 @@ async def list_queues(request: Request, engine: ActingEngine) -> Queues:
 
 
 @routes("GET /work/network", "work.network", "list_reachable", "What HTTP steps of the tenant may reach")
-async def list_reachable(request: Request, engine: ActingEngine) -> Network:
-    return Network(allow=await work_of(request, engine).network())
+async def list_reachable(request: Request, engine: ActingEngine) -> ReachableNetwork:
+    return ReachableNetwork(allow=await work_of(request, engine).network())
 
 
 @routes(

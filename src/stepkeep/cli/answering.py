@@ -21,7 +21,7 @@ from stepkeep.edges.own_process import variables
 from stepkeep.kernel.errors import InvalidInput, NotFound
 
 if TYPE_CHECKING:
-    from stepkeep.cli.policies import Policies
+    from stepkeep.cli.policies import StepPolicies
     from stepkeep.engine import AsyncEngine
     from stepkeep.operations.answers import Answer
     from stepkeep.worker.executors.command import CommandPolicy
@@ -38,7 +38,7 @@ Words = str | Iterable[str] | None
 @asynccontextmanager
 async def open_engine(
     settings: Settings,
-    policies: Policies | None = None,
+    policies: StepPolicies | None = None,
     *,
     wait_for_database: bool = False,
     creates: bool = False,
@@ -57,9 +57,12 @@ async def open_engine(
         return
     from stepkeep.engine import AsyncEngine
 
-    options = {} if policies is None else policies.options()
-    options |= {"wait_for_database": wait_for_database, "dev": dev}
-    options["auto_migrate"] = None if creates or policies is not None else False
+    options = {
+        **({} if policies is None else policies.options()),
+        "wait_for_database": wait_for_database,
+        "dev": dev,
+        "auto_migrate": None if creates or policies is not None else False,
+    }
     key = read_key(settings)
     named = actor() if key is None else None
     opened = AsyncEngine(settings.db, tenant=settings.tenant, actor=named, key=key, **options)

@@ -108,7 +108,7 @@ CURSOR = opt("--cursor", "NEXT", "Go on after the page that ended with it.")
 OfCorrelationId = Annotated[str | None, opt("--correlation-id", "ID", "Only runs with this correlation id.")]
 
 
-def run_filter(given: Mapping[str, Any]) -> dict[str, Any]:
+def run_filter(given: Mapping[str, Any]) -> Mapping[str, Any]:
     """Which runs the options of a command choose, as the engine takes it."""
     same = ("workflow", "business_key", "correlation_id", "error", "text")
     return {

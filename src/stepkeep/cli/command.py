@@ -18,7 +18,7 @@ from msgspec import inspect as types
 
 from stepkeep.cli.answering import Words, find_run, print_answer
 from stepkeep.cli.arguments import BY, LARGEST, RUN, arg, opt
-from stepkeep.cli.settings import Needs, Settings, with_settings
+from stepkeep.cli.settings import CommandNeeds, Settings, with_settings
 
 if TYPE_CHECKING:
     from stepkeep.operations.operation import Operation
@@ -45,10 +45,10 @@ class CommandValues:
         return self.settings.command(*words)
 
 
-class Command:
+class CliCommand:
     """What typer calls. Its signature is made when it is asked for."""
 
-    def __init__(self, name: str, doc: str | None, make: Callable[[], Callable[..., int]], needs: Needs) -> None:
+    def __init__(self, name: str, doc: str | None, make: Callable[[], Callable[..., int]], needs: CommandNeeds) -> None:
         self._make, self._needs = make, needs
         self.__name__, self.__doc__, self.__annotations__ = name, doc, {}
 
@@ -75,12 +75,12 @@ class Commands:
 
     def __init__(self, word: str = "", help: str = "") -> None:  # noqa: A002 - typer's own word
         self.app = typer.Typer(help=help, no_args_is_help=True)
-        self.made: dict[str, Command] = {}
+        self.made: dict[str, CliCommand] = {}
         if word:
             GROUPS[word] = self
 
     def command(
-        self, word: str, needs: Needs = Needs.EITHER, *, policies: bool = False
+        self, word: str, needs: CommandNeeds = CommandNeeds.EITHER, *, policies: bool = False
     ) -> Callable[[Callable[..., int]], Callable[..., int]]:
         """A function is the command: its first parameter is Settings, with `policies` the second is Policies."""
 
@@ -92,7 +92,7 @@ class Commands:
 
                 return with_policies(function)
 
-            self._add(word, Command(function.__name__, function.__doc__, make, needs))
+            self._add(word, CliCommand(function.__name__, function.__doc__, make, needs))
             return function
 
         return add
@@ -109,7 +109,7 @@ class Commands:
         creates: bool = False,
         recorded: bool = False,
         shaped: Callable[[Any, CommandValues], Any] | None = None,
-        needs: Needs = Needs.EITHER,
+        needs: CommandNeeds = CommandNeeds.EITHER,
         **table: Any,
     ) -> Callable[[Render], Render]:
         """A function renders the answer of an operation; its docstring, or `says`, explains the command.
@@ -124,12 +124,12 @@ class Commands:
             def make() -> Callable[..., int]:
                 return _derived(name, render, table, recorded, shaped, telling)
 
-            self._add(word, Command(word, says or render.__doc__, make, needs))
+            self._add(word, CliCommand(word, says or render.__doc__, make, needs))
             return render
 
         return add
 
-    def _add(self, word: str, made: Command) -> None:
+    def _add(self, word: str, made: CliCommand) -> None:
         self.made[word] = made
         self.app.command(word)(made)
 
@@ -158,21 +158,15 @@ def _derived(
     row = row_of(name)
     infos = {one: _info(row, one, table.get(one)) for one in _ordered(row, table)}
     typed = {one: info.typed_as or one for one, info in infos.items()}
-    runs = [one for one, info in infos.items() if info.is_run]
 
     def command(settings: Settings, **given: Any) -> int:
         named = {one: given[typed[one]] for one in infos}
         asked = CommandValues(settings, named)
-        values: dict[str, Any] = {}
-        for one, value in named.items():
-            if value is None and not row.parameters[one].is_required:
-                continue
-            values[one] = infos[one].reads(value, _shown(infos[one])) if infos[one].reads else value
+        values = _values(row, infos, named)
 
         async def work(engine: Any) -> Any:
-            for one in runs:
-                if one in values:
-                    values[one] = await find_run(engine, values[one])
+            for one in values.keys() & (one for one, info in infos.items() if info.is_run):
+                values[one] = await find_run(engine, values[one])
             found = await row.called_on(engine, values)
             if recorded:
                 return {"decision": found, **await engine.show(values["run_id"])}
@@ -185,6 +179,12 @@ def _derived(
     shown: Any = command
     shown.__signature__ = inspect.Signature([settings, *parameters])
     return command
+
+
+def _values(row: Operation, infos: Mapping[str, Any], named: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of the operation that were typed, read where the table says how."""
+    given = {one: value for one, value in named.items() if value is not None or row.parameters[one].is_required}
+    return {one: info.reads(given[one], _shown(info)) if (info := infos[one]).reads else given[one] for one in given}
 
 
 def _ordered(row: Operation, table: Mapping[str, Any]) -> list[str]:

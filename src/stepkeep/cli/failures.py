@@ -5,9 +5,11 @@ Pure: from an exception to a value. `main` prints it, as text on standard error 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import typer
+from msgspec.structs import asdict
 
 from stepkeep.cli.printer import BAD_USAGE, FAILED
 from stepkeep.cli.settings import SHARED_OPTIONS
@@ -23,7 +25,6 @@ from stepkeep.kernel.errors import (
     KeyReused,
     NotAllowed,
     PermissionDenied,
-    Problem,
     Refused,
     SchemaMismatch,
     StepkeepError,
@@ -41,14 +42,14 @@ class Failure(NamedTuple):
     message: str
     more: dict[str, Any]
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> Mapping[str, object]:
         return {"error": {"code": self.code, "message": self.message, **self.more}}
 
 
 def failure_of(error: BaseException) -> Failure:
     """The text for an error, and the exit status."""
     if isinstance(error, DefinitionError):
-        return Failure(BAD_USAGE, "definition", _said(error), {"problems": [problem_view(p) for p in error.problems]})
+        return Failure(BAD_USAGE, "definition", _said(error), {"problems": [asdict(p) for p in error.problems]})
     if isinstance(error, ExpressionError):
         return Failure(BAD_USAGE, "expression", _said(error), {})
     if isinstance(error, Refused):
@@ -66,18 +67,6 @@ def failure_of(error: BaseException) -> Failure:
     if isinstance(error, typer.TyperException):
         return Failure(BAD_USAGE, "usage", _usage(error), {})
     return Failure(FAILED, "unexpected", exception_text(error), {})
-
-
-def problem_view(problem: Problem) -> dict[str, Any]:
-    """A problem of a definition as JSON."""
-    return {
-        "file": problem.file,
-        "line": problem.line,
-        "column": problem.column,
-        "path": problem.path,
-        "message": problem.message,
-        "hint": problem.hint,
-    }
 
 
 def _said(error: BaseException) -> str:

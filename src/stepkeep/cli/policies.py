@@ -9,7 +9,7 @@ import inspect
 import os
 import re
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Concatenate, NamedTuple, ParamSpec
 
 from stepkeep.cli.arguments import by_name, opt, options_of
@@ -40,7 +40,7 @@ def _option(*said: str, **more: Any) -> Any:
 Words = list[str] | None
 
 
-class Policies(NamedTuple):
+class StepPolicies(NamedTuple):
     """The options as they were typed."""
 
     http_allow: Annotated[
@@ -114,7 +114,7 @@ class Policies(NamedTuple):
         ),
     ] = None
 
-    def options(self) -> dict[str, Any]:
+    def options(self) -> Mapping[str, Any]:
         """The same as engine values; raises InvalidInput."""
         return {
             "http": self._http(),
@@ -162,19 +162,19 @@ class Policies(NamedTuple):
 
 
 def with_policies(
-    function: Callable[Concatenate[Settings, Policies, P], int],
+    function: Callable[Concatenate[Settings, StepPolicies, P], int],
 ) -> Callable[Concatenate[Settings, P], int]:
     """Turn a function whose second parameter is Policies into one that has their options instead."""
 
     def command(settings: Settings, **given: Any) -> int:
-        policies = Policies(**{name: given.pop(name) for name in Policies._fields})
+        policies = StepPolicies(**{name: given.pop(name) for name in StepPolicies._fields})
         if settings.owns_process:
             protect_process(secrets_of_url(settings.db))
         return function(settings, policies, **given)  # type: ignore[call-arg]
 
     own = list(inspect.signature(function, eval_str=True).parameters.values())
     shown: Any = command
-    shown.__signature__ = inspect.Signature([own[0], *map(by_name, own[2:]), *options_of(Policies)])
+    shown.__signature__ = inspect.Signature([own[0], *map(by_name, own[2:]), *options_of(StepPolicies)])
     shown.__name__, shown.__doc__ = function.__name__, function.__doc__
     return shown  # type: ignore[no-any-return]
 

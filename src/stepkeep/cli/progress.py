@@ -1,7 +1,7 @@
 """The progress of a run, folded from its journal: what each step does now, a line for each event, and the screens that
 show them.
 
-`Progress` is pure: it receives entries and names, and has no clock. `working` feeds it and a screen.
+`RunProgress` is pure: it receives entries and names, and has no clock. `working` feeds it and a screen.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class StepNow(NamedTuple):
     """How far its handler says it is."""
 
 
-class Progress:
+class RunProgress:
     """The fold. `name_of` gives a step's name by its number; `size` is the number of main steps.
 
     `timeout_us` is the run's timeout: no wait lasts longer than the run. `sleeps` has the numbers of `sleep:` steps.
@@ -201,7 +201,7 @@ class Screen:
     ) -> None:
         return None
 
-    def begin(self, title: str, progress: Progress, clock_offset: int) -> None:
+    def begin(self, title: str, progress: RunProgress, clock_offset: int) -> None:
         """Show this run from now on; `clock_offset` is how far the database clock is ahead of ours (µs)."""
 
     def show(self, told: Sequence[ProgressLine]) -> None: ...
@@ -212,7 +212,7 @@ class Screen:
 class Lines(Screen):
     """For logs and pipes: one plain line per event."""
 
-    def begin(self, title: str, progress: Progress, clock_offset: int) -> None:
+    def begin(self, title: str, progress: RunProgress, clock_offset: int) -> None:
         self.note(title)
 
     def show(self, told: Sequence[ProgressLine]) -> None:
@@ -234,7 +234,7 @@ class Moving(Screen):
         from rich.live import Live
 
         self._console = screen
-        self._progress: Progress | None = None
+        self._progress: RunProgress | None = None
         self._title, self._offset, self._width = "", 0, 12
         self._live: Live = Live(get_renderable=self._draw, console=screen, refresh_per_second=10, transient=True)
 
@@ -247,7 +247,7 @@ class Moving(Screen):
     ) -> None:
         self._live.stop()
 
-    def begin(self, title: str, progress: Progress, clock_offset: int) -> None:
+    def begin(self, title: str, progress: RunProgress, clock_offset: int) -> None:
         self._title, self._progress, self._offset = title, progress, clock_offset
         self._width = min(WIDEST_NAME, max((len(progress.name_of(no)) for no in range(progress.size)), default=0))
 
@@ -330,7 +330,7 @@ class Unheard(Screen):
         with self._heard():
             self._screen.__exit__(kind, error, trace)
 
-    def begin(self, title: str, progress: Progress, clock_offset: int) -> None:
+    def begin(self, title: str, progress: RunProgress, clock_offset: int) -> None:
         with self._heard():
             self._screen.begin(title, progress, clock_offset)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import Annotated, Any, Concatenate, NamedTuple, ParamSpec
 
@@ -31,7 +31,7 @@ def _option(*said: str, **more: Any) -> Any:
     return opt(*said, rich_help_panel=PANEL, **more)
 
 
-class Shared(NamedTuple):
+class SharedOptions(NamedTuple):
     """The options as they were typed."""
 
     db: Annotated[
@@ -69,10 +69,10 @@ class Shared(NamedTuple):
     """`main` looks for it, so that it also works for what goes wrong before a command runs."""
 
 
-SHARED_OPTIONS = frozenset(f"--{name.replace('_', '-')}" for name in Shared._fields)
+SHARED_OPTIONS = frozenset(f"--{name.replace('_', '-')}" for name in SharedOptions._fields)
 
 
-class Needs(Enum):
+class CommandNeeds(Enum):
     """What a command works on."""
 
     EITHER = "a database or a service"
@@ -122,16 +122,18 @@ class Settings(NamedTuple):
             raise InvalidInput(f"{what} needs the database itself, and {names} a service: give --db URL instead.")
 
 
-def with_settings(function: Callable[Concatenate[Settings, P], int], needs: Needs = Needs.EITHER) -> Callable[..., int]:
+def with_settings(
+    function: Callable[Concatenate[Settings, P], int], needs: CommandNeeds = CommandNeeds.EITHER
+) -> Callable[..., int]:
     """Turn a function whose first parameter is Settings into one that has the shared options instead."""
 
     def command(**given: Any) -> int:
-        shared = Shared(*(given.pop(name) for name in Shared._fields))
+        shared = SharedOptions(*(given.pop(name) for name in SharedOptions._fields))
         return function(_settings(given.pop("ctx"), shared, needs), **given)  # type: ignore[call-arg]
 
     own = list(inspect.signature(function, eval_str=True).parameters.values())[1:]
     context = inspect.Parameter("ctx", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)
-    parameters = [context, *map(by_name, own), *options_of(Shared)]
+    parameters = [context, *map(by_name, own), *options_of(SharedOptions)]
     shown: Any = command
     shown.__signature__ = inspect.Signature(parameters)
     shown.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
@@ -139,38 +141,47 @@ def with_settings(function: Callable[Concatenate[Settings, P], int], needs: Need
     return shown  # type: ignore[no-any-return]
 
 
-def _settings(context: typer.Context, given: Shared, needs: Needs) -> Settings:
+def _settings(context: typer.Context, given: SharedOptions, needs: CommandNeeds) -> Settings:
     """What the shared options come to: an option counts before a variable, and a variable before the profile in use."""
     source = {name: getattr(context.get_parameter_source(name), "name", "") for name in (*WAYS, "tenant", "key_file")}
     typed = frozenset(name for name, where in source.items() if where == "COMMANDLINE")
-    named = [way for way in WAYS if way in typed]
-    if len(named) > 1:
-        context.fail(f"--{named[0]} and --{named[1]} both say where the runs are: give one of them.")
-    if not named and needs is not Needs.NOTHING:
-        named = [way for way in WAYS if source[way] == "ENVIRONMENT"]
-        if len(named) > 1:
-            context.fail(f"{WAYS[named[0]]} and {WAYS[named[1]]} both say where the runs are: unset one of them.")
+    named = _where(context, source, needs)
     settings = Settings(
         db=given.db,
         tenant=given.tenant,
         json=given.json,
         key_file=given.key_file,
         owns_process=context.obj is True,
-        server=given.server if named == ["server"] else None,
+        server=given.server if named == "server" else None,
         typed=typed,
-        profile=given.profile if named == ["profile"] else None,
+        profile=given.profile if named == "profile" else None,
     )
     if settings.db.startswith(("http://", "https://")):
         raise InvalidInput("--db names a database. Name a service with --server URL.")
-    if needs is Needs.NOTHING:
+    if needs is CommandNeeds.NOTHING:
         return settings
-    if named in ([], ["profile"]) and (profile := find_profile(settings.profile)) is not None:
+    if named in (None, "profile") and (profile := find_profile(settings.profile)) is not None:
         settings = _with_profile(settings, profile)
     if settings.server is not None and settings.tenant != "default":
         raise InvalidInput("a service takes no --tenant: the key names the tenant.")
-    if needs is Needs.DATABASE:
+    if needs is CommandNeeds.DATABASE:
         settings.require_database(f"`{context.command_path}`")
     return settings
+
+
+def _where(context: typer.Context, source: Mapping[str, str], needs: CommandNeeds) -> str | None:
+    """The option that says where the runs are; else the variable, for a command that needs to know."""
+    for kind, names, do in (
+        ("COMMANDLINE", {way: f"--{way}" for way in WAYS}, "give"),
+        ("ENVIRONMENT", WAYS if needs is not CommandNeeds.NOTHING else {}, "unset"),
+    ):
+        named = [way for way in names if source[way] == kind]
+        if len(named) > 1:
+            one, other, *_ = (names[way] for way in named)
+            context.fail(f"{one} and {other} both say where the runs are: {do} one of them.")
+        if named:
+            return named[0]
+    return None
 
 
 def _with_profile(settings: Settings, profile: Profile) -> Settings:

@@ -10,18 +10,22 @@ import asyncio
 import contextlib
 import signal
 import time
-from collections.abc import AsyncIterator, Collection, Sequence
+from collections.abc import AsyncIterator, Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
-from stepkeep.cli.progress import Progress, Screen
+from stepkeep.cli.progress import RunProgress, Screen
 from stepkeep.edges.own_process import SECRET
 from stepkeep.kernel.errors import InvalidInput, StoreError
 from stepkeep.kernel.machine.journal import SealedEntry, open_entry
+from stepkeep.kernel.machine.states import Phase
 
 if TYPE_CHECKING:
+    from stepkeep.definition.python.registry import HandlerSpec, Registry
     from stepkeep.engine import AsyncEngine
+    from stepkeep.kernel.definition import Executor
     from stepkeep.kernel.plan import Plan, PlannedStep
     from stepkeep.operations.runs.own_run import Lacking
+    from stepkeep.worker.attempts.secrets import SecretReader
     from stepkeep.worker.loop import Worker
 
 LOOK = 0.05
@@ -115,49 +119,65 @@ def require_code(
     engine: AsyncEngine, run_id: str, plan: Plan, left: Sequence[PlannedStep], kinds: Sequence[str], or_else: str = ""
 ) -> None:
     """Refuse steps that this program has no code for, or may not run."""
-    from stepkeep.definition.built_in import is_built_in
-    from stepkeep.definition.fit import misfit
     from stepkeep.definition.native.rule_words import handlers_among
-    from stepkeep.definition.secrets import secrets_among
-    from stepkeep.kernel.definition import Agent, Handler
-    from stepkeep.kernel.machine.states import Phase
     from stepkeep.worker.attempts.secrets import SecretReader, Secrets
 
-    missing: dict[str, None] = {}
     final = handlers_among(plan.definition.check_capabilities or ())
-    missing.update({name: None for name in final if engine.registry.get(name) is None})
+    missing = dict.fromkeys(name for name in final if engine.registry.get(name) is None)
     secrets = SecretReader(engine.policies.get("secrets", Secrets()))
     _require_kinds(run_id, plan, left, kinds)
     for planned in left:
-        executor = planned.executor
-        if executor is None:
-            continue
-        undo = planned.definition.undo
-        asked = planned.definition.capabilities
-        if planned.phase is Phase.UNDO and undo is not None and undo.capabilities is not None:
-            asked = undo.capabilities
-        missing.update({name: None for name in handlers_among(asked) if engine.registry.get(name) is None})
-        absent = [name for name in secrets_among(asked) if not secrets.has(name)]
-        if absent:
-            raise InvalidInput(
-                f"step {planned.name} of run {run_id} reads the secret {absent[0]}, which is not here: "
-                f"set {SECRET}{absent[0]}, or give --secrets-dir, --secrets-file or --secrets-command."
-            )
-        if isinstance(executor, Handler) and not is_built_in(executor):
-            spec = engine.registry.get(executor.name)
-            if spec is None:
-                missing[executor.name] = None
-            elif (said := misfit(spec, planned.inputs, plan.definition)) is not None:
-                raise InvalidInput(
-                    f"step {planned.name} of run {run_id} cannot run here: {said}. "
-                    "Run it with the code that fits, or give the parameter a default."
-                )
-        if isinstance(executor, Agent) and engine.registry.agent(executor.name) is None:
-            missing[executor.name] = None
+        if planned.executor is not None:
+            _require_secrets(run_id, planned, secrets)
+            missing |= dict.fromkeys(_missing(run_id, plan, planned, planned.executor, engine.registry))
     if missing:
         names = ", ".join(list(missing)[:10])
         raise InvalidInput(
             f"no code was given that has the handlers of run {run_id}: {names}. Name it with --app{or_else}."
+        )
+
+
+def _capabilities(planned: PlannedStep) -> tuple[str, ...]:
+    undo = planned.definition.undo if planned.phase is Phase.UNDO else None
+    own = None if undo is None else undo.capabilities
+    return planned.definition.capabilities if own is None else own
+
+
+def _require_secrets(run_id: str, planned: PlannedStep, secrets: SecretReader) -> None:
+    from stepkeep.definition.secrets import secrets_among
+
+    for name in secrets_among(_capabilities(planned)):
+        if not secrets.has(name):
+            raise InvalidInput(
+                f"step {planned.name} of run {run_id} reads the secret {name}, which is not here: "
+                f"set {SECRET}{name}, or give --secrets-dir, --secrets-file or --secrets-command."
+            )
+
+
+def _missing(run_id: str, plan: Plan, planned: PlannedStep, executor: Executor, registry: Registry) -> Iterator[str]:
+    """The handlers that a step needs and this program does not have."""
+    from stepkeep.definition.built_in import is_built_in
+    from stepkeep.definition.native.rule_words import handlers_among
+    from stepkeep.kernel.definition import Agent, Handler
+
+    yield from (name for name in handlers_among(_capabilities(planned)) if registry.get(name) is None)
+    if isinstance(executor, Agent) and registry.agent(executor.name) is None:
+        yield executor.name
+    elif isinstance(executor, Handler) and not is_built_in(executor):
+        if (spec := registry.get(executor.name)) is None:
+            yield executor.name
+        else:
+            _require_fit(run_id, plan, planned, spec)
+
+
+def _require_fit(run_id: str, plan: Plan, planned: PlannedStep, spec: HandlerSpec) -> None:
+    """Refuse a handler that does not take what the step gives it."""
+    from stepkeep.definition.fit import misfit
+
+    if (said := misfit(spec, planned.inputs, plan.definition)) is not None:
+        raise InvalidInput(
+            f"step {planned.name} of run {run_id} cannot run here: {said}. "
+            "Run it with the code that fits, or give the parameter a default."
         )
 
 
@@ -207,7 +227,7 @@ class Follower:
         self._engine, self._run_id, self._plan, self._screen = engine, run_id, plan, screen
         self._title = f"run {run_id}, {plan.definition.name} v{plan.definition.version}"
         sleeps = frozenset(step.no for step in plan.steps if step.kind.sleeps)
-        self._progress = Progress(lambda no: plan.at(no).name, plan.size, plan.definition.timeout, sleeps)
+        self._progress = RunProgress(lambda no: plan.at(no).name, plan.size, plan.definition.timeout, sleeps)
         self._ahead, self._far_at = 0, time.monotonic()
 
     async def begin(self, *, resumed: bool) -> None:

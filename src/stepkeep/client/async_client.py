@@ -33,7 +33,7 @@ from stepkeep.engine.starting import RunOptions, StartOptions
 from stepkeep.kernel.definition import Definition
 from stepkeep.kernel.errors import ConnectionLost, InvalidInput, NotAllowed, Problem, StoreUnavailable, Unreachable
 from stepkeep.kernel.machine.states import RunState
-from stepkeep.network.service import Service, again
+from stepkeep.network.service import RemoteService, again
 from stepkeep.operations.access import parse_key
 from stepkeep.operations.operation import needs_database
 from stepkeep.operations.people.people import MessageSent
@@ -95,7 +95,7 @@ class AsyncClient(AsyncOperations):
         if given is None:
             raise InvalidInput("a service needs a key: key=, or STEPKEEP_KEY.")
         parse_key(given)
-        self.service = Service(str(url), given, seconds=seconds)
+        self.service = RemoteService(str(url), given, seconds=seconds)
         self.remote = RemoteOperations(self.service)
         self._known: dict[bytes, PublishedWorkflow] = {}
 
@@ -338,7 +338,7 @@ class AsyncClient(AsyncOperations):
         # With a key of our own, a repeated request has created it, too.
         return Started(told["run_id"], told["created"] or idempotency_key is None)
 
-    async def _named(self, workflow: Runnable | PublishedWorkflow | WrittenWorkflow) -> dict[str, Any]:
+    async def _named(self, workflow: Runnable | PublishedWorkflow | WrittenWorkflow) -> Mapping[str, Any]:
         """What to start, by name and version. A workflow that is no name is published first, once."""
         if isinstance(workflow, str) and not looks_like_a_file(workflow):
             return {"workflow": workflow}

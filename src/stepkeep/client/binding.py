@@ -7,6 +7,7 @@ it.
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
 from enum import Enum
@@ -20,7 +21,7 @@ import msgspec
 
 from stepkeep.definition.durations import format_duration
 from stepkeep.kernel.errors import InvalidInput, Unreachable
-from stepkeep.network.service import Service, again
+from stepkeep.network.service import RemoteService, again
 from stepkeep.operations.operation import MOST_ON_A_PAGE, Operation, needs_database
 
 K = TypeVar("K", bound=type)
@@ -30,7 +31,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 class RemoteOperations:
     """Operations with a row, at a service: each is one request."""
 
-    def __init__(self, service: Service) -> None:
+    def __init__(self, service: RemoteService) -> None:
         self.service = service
 
     async def perform(self, operation: Operation, given: Mapping[str, Any]) -> Any:
@@ -75,21 +76,23 @@ class RemoteOperations:
 
     async def _gathered(self, operation: Operation, path: str, sent: dict[str, Any]) -> Any:
         """One list out of all its pages, up to the limit; without one, all of it."""
-        row, has_limit = operation.row, "limit" in operation.signature.parameters
+        row = operation.row
         assert row.pages is not None
-        limit = sent.pop("limit", operation.signature.parameters["limit"].default) if has_limit else None
-        has_cursor = row.page_key or any(one.wire == "cursor" for one in operation.parameters.values())
+        known = operation.signature.parameters.get("limit")
+        limit = None if known is None else sent.pop("limit", known.default)
+        most = math.inf if limit is None else limit
+        place = "cursor" if row.page_key or "cursor" in (one.wire for one in operation.parameters.values()) else "after"
         found: list[Any] = []
         first: dict[str, Any] | None = None
         while True:
-            left = MOST_ON_A_PAGE if limit is None else max(1, min(MOST_ON_A_PAGE, limit - len(found)))
+            left = max(1, min(MOST_ON_A_PAGE, most - len(found)))
             page = await self.service.ask(operation.method, path, query={**sent, "limit": left})
             found += page[row.pages]
             first = first or {name: page[name] for name in row.kept if name in page}
             following = page.pop("next", None)
-            if following is None or "looked_at" in page or (limit is not None and len(found) >= limit):
+            if following is None or "looked_at" in page or len(found) >= most:
                 return {**page, **first, row.pages: found, **({} if row.page_key else {"next": following})}
-            sent["cursor" if has_cursor else "after"] = following
+            sent[place] = following
 
 
 def at_a_service(kind: K) -> K:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Unpack, cast
 
 from stepkeep.client.async_client import AsyncClient
@@ -45,11 +45,11 @@ class Client(Engine):
         """Refused: `stepkeep worker --server URL` is the worker of a service."""
         raise needs_database("serve")
 
-    def follow(self, run_id: str, *, after: int = 0) -> Iterator[dict[str, Any]]:
+    def follow(self, run_id: str, *, after: int = 0) -> Iterator[Mapping[str, Any]]:
         """The journal of a run as it grows, until the run has ended."""
         entries = self._client.follow(run_id, after=after)
 
-        async def following() -> dict[str, Any] | None:
+        async def following() -> Mapping[str, Any] | None:
             return await anext(entries, None)
 
         while (entry := self._call(following())) is not None:

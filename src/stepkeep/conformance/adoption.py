@@ -12,12 +12,11 @@ from typing import Any
 
 from stepkeep.conformance.contract import Contract, StepRule, read_contract
 from stepkeep.conformance.encoding import compact
-from stepkeep.conformance.flows import calls_in, rule_of
+from stepkeep.conformance.growth import calls_in, rule_of
 from stepkeep.conformance.line import Line
 from stepkeep.conformance.people import own_decision
-from stepkeep.conformance.persons import is_persons
 from stepkeep.conformance.report import Code, quoted
-from stepkeep.conformance.schema import Shape, digest, misfits, text, whole
+from stepkeep.conformance.schema import Shape, digest, is_persons, misfits, text, whole
 from stepkeep.conformance.steps import Step
 
 Problem = tuple[Code, str]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain as joined
 from typing import Any
 
@@ -19,16 +19,15 @@ import msgspec
 from stepkeep.conformance.adoption import check_originals, references_in
 from stepkeep.conformance.chain import ChainVerdict
 from stepkeep.conformance.contract import Contract, read_contract
-from stepkeep.conformance.dialect_words import compare
 from stepkeep.conformance.digests import Payloads, compare_payloads
-from stepkeep.conformance.line import read_line
+from stepkeep.conformance.line import is_opening, read_line
 from stepkeep.conformance.machines import Machines
-from stepkeep.conformance.opening import is_opening
-from stepkeep.conformance.replay import replay_lines
 from stepkeep.conformance.report import Code, Finding, Report, quoted
 from stepkeep.conformance.schema import HEAD
 from stepkeep.conformance.tree import TreeVerdict
 from stepkeep.conformance.verify import verify_lines
+from stepkeep.conformance.words.dialect_words import Exact, compare, told_exactly
+from stepkeep.conformance.words.replay import replay_lines
 from stepkeep.dialects.dialect import Judged
 
 UNREADABLE = frozenset({Code.JSON, Code.SCHEMA})
@@ -162,7 +161,7 @@ class Certificate(msgspec.Struct, frozen=True, kw_only=True):
 
 def certify(
     canonical: Log,
-    tellings: Mapping[str, Log],
+    tellings: Mapping[str, Log | Callable[[], Log]],
     machines: Machines,
     judged: Mapping[str, Judged],
     published: Published | None = None,
@@ -171,7 +170,7 @@ def certify(
 ) -> Certificate:
     """Certify a run from its exported logs (canonical, and one per dialect), its definition and its payloads.
 
-    `originals` has the canonical logs of runs whose steps this one adopted.
+    A telling may be a function that makes it. `originals` has the canonical logs of runs whose steps this one adopted.
     """
     report = verify_lines(canonical, machines)
     documents = list(_documents(canonical))
@@ -179,7 +178,7 @@ def certify(
     is_garbled = bool(UNREADABLE.intersection(finding.code for finding in report.findings))
     head = next((one for one in documents if one.get("event_type") == HEAD), {})
     said = head.get("metadata", {})
-    written_in = _written_in(tellings.values())
+    written_in = _written_in(canonical)
     return Certificate(
         run=str(said.get("run_id")),
         written_in=written_in,
@@ -191,7 +190,14 @@ def certify(
         payloads=None if payloads is None else _payloads(documents, payloads, str(said.get("run_id"))),
         canonical=report.findings,
         dialects=tuple(
-            _verdict(judged[name], log, documents, contract, own=written_in == name, is_garbled=is_garbled)
+            _verdict(
+                judged[name],
+                log() if callable(log) else log,
+                documents,
+                contract,
+                own=written_in == name,
+                is_garbled=is_garbled,
+            )
             for name, log in tellings.items()
         ),
         adopted=_adopted(documents, originals or {}, str(said.get("run_id"))),
@@ -233,23 +239,29 @@ def _payloads(documents: Sequence[Doc], payloads: Payloads, run: str) -> Payload
 def _verdict(
     judged: Judged, log: Log, canonical: Sequence[Doc], contract: Contract | None, *, own: bool, is_garbled: bool
 ) -> DialectVerdict:
-    report: Report = replay_lines(log, judged, alone=False)
-    numbered = list(_numbered(log))
-    told = [line for _, line in numbered]
-    last = told[-1] if told else {}
-    said = last.get("metadata", {})
-    found = list(report.findings)
-    if not is_garbled and not UNREADABLE.intersection(finding.code for finding in found):
-        found += compare(judged, contract, numbered, canonical)
+    invariants = len(judged.invariants) if own else 0
+    found = list[Finding]()
+    exact = None if is_garbled else told_exactly(judged, contract, log, canonical, own=own)
+    if exact is None:
+        report: Report = replay_lines(log, judged, alone=False)
+        numbered = list(_numbered(log))
+        told = [line for _, line in numbered]
+        last = told[-1] if told else {}
+        found += report.findings
+        if not is_garbled and not UNREADABLE.intersection(finding.code for finding in found):
+            found += compare(judged, contract, numbered, canonical)
+        exact = Exact(
+            lines=report.lines,
+            extensions=sum(line.get("metadata", {}).get("extension") is True for line in told),
+            state=last.get("to_state"),
+            chain=str(last.get("metadata", {}).get("hash")),
+        )
     return DialectVerdict(
         dialect=judged.name,
         own=own,
-        state=last.get("to_state"),
-        lines=report.lines,
-        extensions=sum(line.get("metadata", {}).get("extension") is True for line in told),
-        invariants=len(judged.invariants) if own else 0,
-        chain=str(said.get("hash")),
+        invariants=invariants,
         findings=tuple(found),
+        **msgspec.structs.asdict(exact),
     )
 
 
@@ -282,11 +294,9 @@ def _numbered(log: Iterable[bytes | str]) -> Iterator[tuple[int, dict[str, Any]]
             yield place, document
 
 
-def _written_in(tellings: Iterable[Log]) -> str:
-    for log in tellings:
-        for line in _documents(log):
-            return str(line["metadata"].get("written_in"))
-    return "native"
+def _written_in(canonical: Log) -> str:
+    opening = read_line(canonical[0]).opening if canonical else None
+    return "native" if opening is None else opening.written_in
 
 
 def _counts(canonical: Sequence[Doc]) -> dict[str, int]:

@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from stepkeep.conformance.kinds import HOOK_OF_CHILD, KINDS, OPENINGS, UNFIT, WORK, StepKind
 from stepkeep.conformance.people import DutyRule, GateRule
 from stepkeep.conformance.policies import Concerned, rules_about
 
@@ -153,6 +154,14 @@ class ChildRule(msgspec.Struct, frozen=True):
     detached: bool = False
 
 
+class LimitRow(msgspec.Struct, frozen=True):
+    """A limit of a step, as far as the judge reads it."""
+
+    name: str
+    per: str | None = None
+    weight: int = 1
+
+
 class StepRule(msgspec.Struct, frozen=True):
     """One step of the definition."""
 
@@ -177,20 +186,20 @@ class StepRule(msgspec.Struct, frozen=True):
     growth: GrowthRule | None = None
     child: ChildRule | None = None
     resources: dict[str, str | int] = {}
+    limits: tuple[LimitRow, ...] = ()
 
     @property
-    def owns(self) -> bool:
-        """Whether the step is a map, a loop or a choice, which no worker runs."""
-        return self.growth is not None and self.growth.kind not in ("flow", "then")
-
-    @property
-    def is_flow(self) -> bool:
-        return self.growth is not None and self.growth.kind == "flow"
-
-    @property
-    def is_then(self) -> bool:
-        """Whether the handler of the step may add steps."""
-        return self.growth is not None and self.growth.kind == "then"
+    def kind(self) -> StepKind:
+        """Its row in the table of kinds."""
+        if self.approval is not None:
+            return KINDS["approval"]
+        if self.wait is not None:
+            return KINDS["sleep" if self.wait.sleeps else "wait"]
+        if self.growth is not None and self.growth.kind in KINDS:
+            return KINDS[self.growth.kind]
+        if self.child is not None:
+            return KINDS["detached" if self.child.detached else "child"]
+        return WORK
 
 
 class Document(msgspec.Struct, frozen=True):
@@ -220,6 +229,7 @@ class PlannedRule(msgspec.Struct, frozen=True):
     phase: str
     rule: StepRule | None
     retry: RetryRule
+    kind: StepKind = WORK
     opens_by: str = "dependencies_met"
     opens_for_us: int | None = None
     needs: int = 0
@@ -250,14 +260,12 @@ class PlannedRule(msgspec.Struct, frozen=True):
     @property
     def undoes_child(self) -> bool:
         """Whether this is a hook that waits for the rollback of a child run."""
-        undo = None if self.rule is None or self.phase != "undo" else self.rule.undo
-        return undo is not None and undo.executor.kind == CHILD
+        return self.kind is HOOK_OF_CHILD
 
     @property
     def awaits_child(self) -> bool:
         """Whether the step waits for the end of a child run. The owner of such elements waits for them."""
-        child = None if self.rule is None or self.rule.owns or self.phase != "main" else self.rule.child
-        return child is not None and not child.detached
+        return self.phase == "main" and self.kind.word == "child"
 
 
 MOST_ELEMENTS = 1024
@@ -363,7 +371,7 @@ def _element(owner: PlannedRule, no: int, offset: int, width: int) -> PlannedRul
     rule, is_undo = owner.rule, offset >= width
     index = offset - width if is_undo else offset
     assert rule is not None
-    if rule.is_flow or rule.is_then:
+    if owner.kind.suspends:
         name, phase = f"{'undo:' if is_undo else ''}{owner.name}[{index}]", "undo" if is_undo else "main"
         return PlannedRule(no, name, phase, None, rule.retry, owner=owner.no, index=index)
     if rule.growth is not None and rule.growth.cases:
@@ -389,8 +397,7 @@ class Contract(msgspec.Struct, frozen=True):
 
     def for_run(self) -> Contract:
         """The contract of one run, if that may add steps that only its log tells of."""
-        rules = [place.rule for place in self.places.values() if place.rule is not None]
-        if not any(rule.is_flow or rule.is_then for rule in rules):
+        if not any(place.kind.suspends for place in self.places.values()):
             return self
         places = PlannedRules(dict(self.places), self.size)
         return msgspec.structs.replace(self, places=places, numbers=Names(places))
@@ -420,23 +427,14 @@ def read_contract(document: bytes) -> Contract | str:
     return Contract(found, hashlib.sha256(document).hexdigest(), places, Names(places), len(ordered))
 
 
-OPENINGS = frozenset({"dependencies_met", "gate_opened", "held", "wait_opened", "children_started"})
-"""How a step can open, by its kind."""
-
 HOLDS = frozenset({"held_exhausted", "operator_retried"})
 """How a step holds when no attempt is left, and how a person gives it attempts again."""
-
-UNFIT = frozenset({"held_unfit", "code_changed"})
-"""How a flow holds whose code does not fit, and how other code ends that."""
 
 HOLDING = ("hold", "hold_required")
 """What a definition says of a step that holds."""
 
 OPERATED = frozenset({"operator_skipped", "operator_failed", "operator_failed_tolerated", "operator_completed"})
 """How a person ends a main step that is stuck."""
-
-ENDS_OF_WAITS = frozenset({"wait_satisfied", "deadline_passed", "deadline_tolerated"})
-"""How a wait for a message ends, and no sleep does."""
 
 HOOKS_NEVER = HOLDS | UNFIT | OPERATED | {
     "slept", "gate_opened", "held", "wait_opened", "children_started", "children_settled", "waited",
@@ -465,57 +463,52 @@ def _planned_rules(document: Document, ordered: list[StepRule], numbers: dict[st
 
 
 def _hook(no: int, name: str, step: StepRule, undo: HookRule, **of: Any) -> PlannedRule:
-    opens, never, is_held = "dependencies_met", HOOKS_NEVER, False
+    kind, never, is_held = WORK, HOOKS_NEVER, False
     if undo.executor.kind == CHILD:
-        opens, never = "children_started", HOOKS_NEVER - {"children_started"} | {"dependencies_met", "claimed"}
+        kind, never = HOOK_OF_CHILD, HOOKS_NEVER - {"children_started"} | {"dependencies_met", "claimed"}
     elif is_held := undo.on_exhausted in HOLDING:
         never = never - HOLDS - {"operator_failed", "operator_completed"}
-    return PlannedRule(no, name, "undo", step, undo.retry, opens_by=opens, never=never, is_held=is_held, **of)
-
-
-def _of_owners(step: StepRule) -> tuple[str, ...]:
-    return () if step.growth is None else ("children_started",)
+    own = {"never": never, "is_held": is_held, **of}
+    return PlannedRule(no, name, "undo", step, undo.retry, kind=kind, opens_by=kind.opens_by, **own)
 
 
 def _main(
     no: int, step: StepRule, dependents: tuple[tuple[int, frozenset[str]], ...], rules: Mapping[str, str]
 ) -> PlannedRule:
-    opening, waits = "dependencies_met", None
-    if step.growth is not None and step.owns:
-        opening, waits = "children_started", step.growth.deadline
-    for word, found in (("held", step.hold), ("wait_opened", step.wait), ("gate_opened", step.approval)):
-        if found is not None:
-            opening, waits = word, found.deadline
-    if (child := step.child) is not None and not step.owns:
-        opening, waits = "children_started", None if child.detached else child.deadline
-    is_held = step.on_exhausted in HOLDING
-    sleep = step.wait if step.wait is not None and step.wait.sleeps else None
+    kind, sleep = step.kind, step.wait if step.wait is not None and step.wait.sleeps else None
+    opening = kind.opens_by
+    waits: GateRule | WaitRule | GrowthRule | ChildRule | None = step.approval or step.wait
+    waits = waits or (None if kind.suspends else step.growth)
+    if kind.waits_for == "child":
+        waits = None if kind.word == "detached" else step.child
+    elif step.hold is not None and "held" in kind.may_open_by:
+        opening, waits = "held", step.hold
     return PlannedRule(
         no,
         step.name,
         "main",
         step,
         step.retry,
+        kind=kind,
         opens_by=opening,
-        opens_for_us=waits,
+        opens_for_us=None if waits is None else waits.deadline,
         needs=len(step.depends_on),
         dependents=dependents,
         is_tolerant=step.on_failure == "skip",
-        is_checked=bool(step.rules) and not step.owns,
+        is_checked=bool(step.rules) and not kind.owns,
         is_manual=step.completion == "manual",
-        is_held=is_held,
+        is_held=step.on_exhausted in HOLDING,
         is_asleep=sleep is not None,
         wakes_at=None if sleep is None else sleep.until,
         is_length_open=sleep is not None and sleep.length is not None,
         gate=step.approval or step.hold,
         rules=rules,
-        never=(
-            OPENINGS - {opening, *(("held",) if step.approval is None and step.wait is None else ()), *_of_owners(step)}
-        )
-        | (frozenset({"claimed"}) if step.owns else frozenset())
-        | (frozenset() if step.is_flow else UNFIT | {"children_settled"})
-        | {"completed" if step.completion == "manual" else "completion_requested"}
-        | (frozenset() if is_held else HOLDS - ({"operator_retried"} if step.is_flow else frozenset()))
-        | (frozenset({"operator_skipped"}) if step.on_exhausted == "hold_required" else frozenset())
-        | (frozenset({"slept"}) if sleep is None else ENDS_OF_WAITS),
+        never=OPENINGS - {opening, *kind.may_open_by}
+        | kind.never
+        | NEVER_IF_MANUAL[step.completion == "manual"]
+        | (NEVER_IF_EXHAUSTED.get(step.on_exhausted, HOLDS) - kind.may_also),
     )
+
+
+NEVER_IF_MANUAL = {True: frozenset({"completed"}), False: frozenset({"completion_requested"})}
+NEVER_IF_EXHAUSTED = {"hold": frozenset[str](), "hold_required": frozenset({"operator_skipped"})}

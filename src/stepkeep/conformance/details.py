@@ -10,11 +10,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from stepkeep.conformance.adoption import is_continuation
+from stepkeep.conformance.limits import is_placed
 from stepkeep.conformance.line import Line
-from stepkeep.conformance.persons import is_persons
 from stepkeep.conformance.report import quoted
-from stepkeep.conformance.resources import is_granted
-from stepkeep.conformance.schema import Predicate, Shape, any_text, digest, misfits, moment, text, whole
+from stepkeep.conformance.schema import Predicate, Shape, any_text, digest, is_persons, misfits, moment, text, whole
+from stepkeep.conformance.steps import is_granted
 
 
 def _flag(value: Any) -> bool:
@@ -63,7 +63,7 @@ SHAPES: Mapping[str, Shape] = {
     ),
     "run_started": Shape({}, _VOUCHED | {"start_at": moment, "asked_before": _texts}),
     "slot_granted": Shape({}, {"scopes": _free_slots}),
-    "step_claimed": Shape({}, {"resources": is_granted, "owner": text}),
+    "step_claimed": Shape({}, {"resources": is_granted, "limits": is_placed, "owner": text}),
     "message_arrived": Shape({"id": any_text, "name": any_text}, _VOUCHED | {"kept_at": moment, "refused_by": _texts}),
     "cancel_requested": Shape({"compensate": _flag}, _VOUCHED | {"reason": text}),
     "pause_requested": Shape({}, _VOUCHED | {"reason": text, "freeze": _true}),

@@ -13,13 +13,12 @@ from typing import Any
 
 import msgspec
 
-from stepkeep.conformance.checkpoints import RECORDED
 from stepkeep.conformance.encoding import compact, in_order
-from stepkeep.conformance.line import Line
+from stepkeep.conformance.line import Line, Opening
 from stepkeep.conformance.machines import Say
-from stepkeep.conformance.opening import Opening
 from stepkeep.conformance.policies import terms_of, verdict_in
 from stepkeep.conformance.report import Code, quoted
+from stepkeep.conformance.steps import RECORDED
 
 GATES = {"gate_opened": "approval", "held": "hold"}
 """Triggers that open a gate, and the part of the step's definition that the gate shows."""

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from stepkeep.conformance.contract import Contract, PlannedRule, StepRule
-from stepkeep.conformance.elements import is_cancelled_by_owner
+from stepkeep.conformance.growth import is_cancelled_by_owner
 from stepkeep.conformance.line import Line
 from stepkeep.conformance.people import ASKED, COMPLETES, GateRule
 from stepkeep.conformance.policies import BLOCKING, JUDGED, Verdict, check_verdict, terms_of
@@ -87,21 +87,15 @@ def wrong_field(name: str, found: object, expected: object, why: str) -> str:
 def check_enabled(hop: Hop) -> Iterator[Problem]:
     """Every reason why this hop of a step cannot have happened like this."""
     line = hop.line
-    owns = hop.rule is not None and hop.rule.owns
-    # The owner of elements ends with one of them, whatever ended that.
-    owns = owns or (hop.rule is not None and hop.rule.is_then and line.trigger in ENDS_WITH_ADDED)
-    events = None if owns else EVENTS.get(line.trigger)
-    if hop.rule is not None and hop.rule.is_flow:
-        events = EVENTS_OF_FLOWS.get(line.trigger, events)
+    kind, follows = hop.place.kind, line.trigger in hop.place.kind.follows
+    events = None if follows else kind.events.get(line.trigger, EVENTS.get(line.trigger))
     if events is not None and line.event not in events:
         said = wrong_field("event", line.event, " or ".join(events), f"only that leads to {quoted(line.trigger)}")
         yield Code.CAUSE, said
-    # A step with a detached child succeeds in the entry that opens it, after the report of any worker.
-    owns = owns or _is_detached(hop)
     # The report of a flow after its deadline stops its calls, also those that another worker runs.
     is_stopped_call = hop.place.owner is not None and hop.place.phase == "main" and line.of is not None
     is_own = line.trigger in REPORTED or (line.trigger == "cancelled" and line.took is not None and not is_stopped_call)
-    if line.event == "step_reported" and is_own and not owns:
+    if line.event == "step_reported" and is_own and not follows:
         yield from _by_holder(hop)
     if line.of is not None and line.trigger not in WITH_OF:
         yield Code.CONTRADICTION, wrong_field("of", line.of, None, "no other step leads to this")
@@ -248,17 +242,17 @@ def _blocked(hop: Hop) -> Iterator[Problem]:
 
 def _starts(hop: Hop) -> Iterator[Problem]:
     """The owner of elements begins with them; after an approved hold it was ready for a moment."""
-    if hop.rule is not None and (hop.rule.is_flow or hop.rule.is_then):
+    if hop.place.kind.suspends:
         if hop.line.source != "running" or hop.line.event != "step_reported":
             yield Code.CAUSE, "a flow, or a step that adds steps, waits by the report of the worker that runs it"
         else:
             yield from _by_holder(hop)
-    elif hop.line.source != "ready" or hop.rule is None or hop.rule.growth is None:
+    elif hop.line.source != "ready" or not hop.place.kind.owns:
         yield from _opens(hop)
 
 
 def _woken(hop: Hop) -> Iterator[Problem]:
-    if hop.rule is None or not hop.rule.is_flow:
+    if hop.place.kind.waits_for != "calls":
         yield Code.POLICY, "it goes on after its calls, but the definition says that it makes none"
 
 
@@ -271,7 +265,7 @@ def _by_condition(hop: Hop) -> Iterator[Problem]:
 
 
 def _claimed(hop: Hop) -> Iterator[Problem]:
-    if hop.rule is not None and (hop.rule.approval or hop.rule.wait or hop.rule.owns or hop.rule.child):
+    if not hop.place.kind.is_claimed and not hop.place.undoes_child:
         yield Code.CLAIM, "it is claimed, but no worker runs a gate, a wait, a child or the owner of elements"
     # The rules of a step that a person completed are judged in an attempt of their own.
     is_judged = hop.line.source == "validating"
@@ -297,15 +291,10 @@ def _has_rules(hop: Hop) -> Iterator[Problem]:
         yield Code.POLICY, f"trigger is {quoted(hop.line.trigger)}, but the definition gives it no rules"
 
 
-def _is_detached(hop: Hop) -> bool:
-    return hop.rule is not None and hop.rule.child is not None and hop.rule.child.detached
-
-
 def _passed(hop: Hop) -> Iterator[Problem]:
     """A step with a detached child succeeds when the child is asked for, by any event."""
     events = ("step_reported", "completion_signalled", "child_ended", "hold_decided", "step_decided")
-    owns = hop.rule is not None and (hop.rule.owns or hop.rule.is_then)
-    if not owns and not _is_detached(hop) and hop.line.event not in events:
+    if "rules_passed" not in hop.place.kind.follows and hop.line.event not in events:
         said = wrong_field("event", hop.line.event, " or ".join(events), "only that leads to 'rules_passed'")
         yield Code.CAUSE, said
 
@@ -314,21 +303,19 @@ def _child(state: str) -> Guard:
     """The step ends as its child did; a detached child is not waited for."""
 
     def guard(hop: Hop) -> Iterator[Problem]:
-        if hop.rule is not None and (hop.rule.owns or hop.rule.is_then):
+        kind = hop.place.kind
+        if hop.line.trigger in kind.follows:
             return
         if hop.place.undoes_child:
             yield from _hook_ends(hop, undone=True)
-        elif hop.rule is None or hop.rule.child is None:
+        elif kind.waits_for != "child":
             yield Code.POLICY, f"trigger is {quoted(hop.line.trigger)}, but the definition gives it no child"
-        elif not hop.rule.child.detached:
-            if hop.line.event != "child_ended":
-                yield (
-                    Code.CAUSE,
-                    wrong_field("event", hop.line.event, "child_ended", "only the end of its child does that"),
-                )
-            elif hop.asked.get("state") not in (None, state):
-                why = "the step ends as its child did"
-                yield Code.CONTRADICTION, wrong_field("state", hop.asked.get("state"), state, why)
+        elif hop.line.event != "child_ended":
+            why = "only the end of its child does that"
+            yield Code.CAUSE, wrong_field("event", hop.line.event, "child_ended", why)
+        elif hop.asked.get("state") not in (None, state):
+            why = "the step ends as its child did"
+            yield Code.CONTRADICTION, wrong_field("state", hop.asked.get("state"), state, why)
 
     return guard
 
@@ -349,7 +336,7 @@ def _child_failed(hop: Hop) -> Iterator[Problem]:
     if hop.place.undoes_child:
         yield from _hook_ends(hop, undone=False)
         return
-    owns = hop.rule is not None and hop.rule.owns
+    owns = hop.place.kind.owns
     if hop.asked.get("state") == "succeeded" and not owns:
         yield Code.CONTRADICTION, "its child has succeeded, but the step fails"
     if hop.asked.get("state") in ("rolled_back", "not_started") and "partial" in hop.asked and not owns:
@@ -675,7 +662,7 @@ def _due_at(hop: Hop) -> object:
     line = hop.line
     if line.trigger in OPEN_DUE:
         return FREE
-    if line.trigger == "children_started" and hop.rule is not None and hop.rule.is_flow:
+    if line.trigger == "children_started" and hop.place.kind.waits_for == "calls":
         return FREE
     if line.trigger == "children_started" and hop.rule is not None and hop.rule.growth is not None:
         return _after(line.at, hop.rule.growth.deadline)
@@ -714,7 +701,7 @@ def _kept(hop: Hop) -> int | None:
 def _earliest(hop: Hop) -> int:
     """The earliest moment of a deadline whose beginning is hidden: it began after the step was seen the last time."""
     place, source = hop.place, hop.line.source
-    if source == "awaiting_children" and hop.rule is not None and hop.rule.child is not None and not hop.rule.owns:
+    if source == "awaiting_children" and hop.rule is not None and hop.rule.child is not None and not place.kind.owns:
         return hop.step.seen_at + (hop.rule.child.deadline or 0)
     if source == "awaiting_completion":
         return hop.step.seen_at + ((hop.rule.completion_deadline if hop.rule else None) or 0)
@@ -854,14 +841,6 @@ EVENTS: Mapping[str, tuple[str, ...]] = {
     "adopted_skipped": ("run_created",),
 }
 """The events that can lead to a trigger; a trigger without a row may follow from any."""
-
-ENDS_WITH_ADDED = frozenset({"children_succeeded", "children_failed", "children_failed_tolerated", "rules_passed"})
-"""How a step ends whose handler added steps: with one of these, whatever ended that."""
-
-EVENTS_OF_FLOWS: Mapping[str, tuple[str, ...]] = dict.fromkeys(
-    ("deadline_passed", "deadline_tolerated"), ("time_came", "step_reported")
-)
-"""A flow that is suspended after its deadline ends with that report."""
 
 NO_CATEGORY: tuple[str | None, ...] = (None,)
 ANY_CATEGORY: tuple[str | None, ...] = ()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from json.encoder import encode_basestring
 from typing import Any
 
@@ -22,6 +23,8 @@ HOP_FIELDS = ("of", "fence", "attempt", "took", "due_at", "category", "error", "
 
 
 LONGEST_LINE = 4 * 1024 * 1024
+_encode, _decode = msgspec.json.Encoder().encode, msgspec.json.decode
+_encode_in_order = msgspec.json.Encoder(order="sorted").encode
 CONSTANTS = {None: "null", True: "true", False: "false"}
 
 
@@ -48,16 +51,20 @@ def compact(value: Any) -> str:
         return "[" + ",".join(map(compact, value)) + "]"
     if type(value) is int:
         return str(value)
-    return json.dumps(value) if isinstance(value, float) else CONSTANTS[value]
-
-
-def as_bytes(raw: bytes | str) -> bytes:
-    """The bytes of a line; a text that has none becomes bytes that no decoder accepts."""
-    return raw if isinstance(raw, bytes) else raw.encode("utf-8", "surrogatepass")
+    return _encode(value).decode() if isinstance(value, float) else CONSTANTS[value]
 
 
 def parse(raw: bytes | str) -> dict[str, Any]:
-    """The JSON object on one line. Raises ValueError or RecursionError if there is none."""
+    """The JSON object on one line. Raises ValueError or RecursionError if there is none.
+
+    What encodes to the same bytes is written as an export writes it: no key is repeated, and no number is written in
+    another way. Every other line is read by the slow decoder, which keeps the digits of numbers.
+    """
+    if isinstance(raw, bytes) and len(raw) <= LONGEST_LINE and b"\\" not in raw:
+        with suppress(msgspec.DecodeError, UnicodeDecodeError, OverflowError):  # the slow decoder says why
+            found = _decode(raw)
+            if isinstance(found, dict) and _encode(found) == raw:
+                return found
     if len(raw) > LONGEST_LINE:
         raise ValueError(f"it is longer than {LONGEST_LINE} bytes")
     words = raw.decode() if isinstance(raw, bytes) else raw
@@ -81,6 +88,13 @@ def _no_constant(word: str) -> Any:
 
 
 _DECODER = json.JSONDecoder(object_pairs_hook=_object, parse_float=Decimal, parse_constant=_no_constant)
+
+
+def encoded(value: Any, *, in_order: bool = False) -> bytes:
+    """JSON by the C encoder, which writes some fractions in another way; nothing where it cannot encode the value."""
+    with suppress(TypeError, OverflowError, RecursionError):
+        return (_encode_in_order if in_order else _encode)(value)
+    return b""
 
 
 def in_order(value: Any) -> Any:
@@ -126,9 +140,6 @@ class EntryText(msgspec.Struct):
     at: int
     causes: list[CauseText] = []
     hops: list[HopText] = []
-
-
-_encode = msgspec.json.Encoder().encode
 
 
 def has_entry_hash(before: bytes, entry: EntryText, seal: bytes) -> bool:

@@ -1,4 +1,4 @@
-"""Parses one line of a log: checks it against the schema and against itself, and returns a value.
+"""Parses one line of a log, and the first line with the definition: checks it against the schema and against itself.
 
 The result is a value or a list of problems, never an exception. It knows no other lines. `verify.py` calls it for each
 line.
@@ -6,16 +6,28 @@ line.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import hashlib
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
 
-from stepkeep.conformance.encoding import LONGEST_LINE, as_bytes, compact, parse
-from stepkeep.conformance.opening import Opening, Problem, is_opening, read_opening, read_quickly
-from stepkeep.conformance.quick import RunLine, StepHop, StepLine, quick_line, text_of
+from stepkeep.conformance.encoding import compact, encoded, parse
 from stepkeep.conformance.report import Code, quoted
-from stepkeep.conformance.schema import HEAD, HEADS, LINE, OWNERS, SHAPES, Shape, misfits, timestamp_of
+from stepkeep.conformance.schema import (
+    DIALECT_OPENING,
+    HEAD,
+    HEADS,
+    LINE,
+    OPENING,
+    OPENING_LINE,
+    OWNERS,
+    SHAPES,
+    WHOLE_OPENING,
+    Shape,
+    misfits,
+    timestamp_of,
+)
 
 WHOLE_LINE = Shape(LINE, {})
 
@@ -62,27 +74,13 @@ class Reading(msgspec.Struct, frozen=True):
 
 
 def read_line(raw: bytes | str) -> Reading:
-    """Read one line, with or without its newline."""
-    if len(raw) > LONGEST_LINE:
-        return _read_slowly(raw)
-    encoded = as_bytes(raw)
-    quick = quick_line(encoded)
-    if quick is not None and quick.metadata.hop < quick.metadata.hops:
-        line = _quick_value(quick)
-        if _agrees(line, quick):
-            return Reading(line, (), (line.journal, line.owner))
-    opening = read_quickly(encoded) if quick is None else None
-    return _read_slowly(raw) if opening is None else Reading(None, (), ("run", opening.owner), opening)
-
-
-def _read_slowly(raw: bytes | str) -> Reading:
-    """Read a line field by field, and list everything that is wrong with it."""
+    """Read one line, with or without its newline, and list everything that is wrong with it."""
     try:
         document = parse(raw)
     except (ValueError, RecursionError) as error:
         return Reading(None, ((Code.JSON, f"this is not a JSON object: {quoted(str(error))[1:-1]}"),))
     if is_opening(document):
-        first = read_opening(raw, document)
+        first = read_opening(document)
         return Reading(None, first.problems, owner_of(document.get("metadata")), first.opening)
     problems = list(misfits(document, WHOLE_LINE, "")) or list(_metadata_misfits(document))
     if problems:
@@ -91,11 +89,8 @@ def _read_slowly(raw: bytes | str) -> Reading:
         line = _value(document)
     except RecursionError:
         return Reading(None, ((Code.JSON, "its detail is nested too deeply"),), owner_of(document["metadata"]))
-    return Reading(
-        line,
-        tuple((Code.CONTRADICTION, said) for said in _contradictions(line, document)),
-        (line.journal, line.owner),
-    )
+    contradictions = tuple((Code.CONTRADICTION, said) for said in _contradictions(line, document))
+    return Reading(line, contradictions, (line.journal, line.owner))
 
 
 def _metadata_misfits(document: dict[str, Any]) -> Iterator[str]:
@@ -155,78 +150,31 @@ def _value(document: dict[str, Any]) -> Line:
     )
 
 
-def _quick_value(found: RunLine | StepLine) -> Line:
-    told = found.metadata
-    step = told if isinstance(told, StepHop) else None
-    lasted = None if step is None else step.duration_seconds
-    return Line(
-        journal="run",
-        about="run" if step is None else "step",
-        owner=told.run_id,
-        tenant=told.tenant,
-        correlation_id=told.correlation_id,
-        seq=told.seq,
-        at=told.at,
-        source=found.from_state,
-        target=found.to_state,
-        trigger=found.trigger,
-        place=told.hop,
-        places=told.hops,
-        by=told.cause,
-        event=told.event,
-        actor=told.actor,
-        detail=None if told.detail is None else text_of(told.detail),
-        seal=None if told.hash is None else bytes.fromhex(told.hash),
-        step=None if step is None else step.step,
-        no=-1 if step is None else step.no,
-        of=told.of,
-        fence=None if step is None else step.fence,
-        attempt=None if step is None else step.attempt,
-        took=None if lasted is None else round(lasted * 1_000_000),
-        due_at=None if step is None else step.due_at,
-        category=told.category,
-        error=told.error,
-        digest=None if step is None else step.digest,
-    )
-
-
-def _agrees(line: Line, found: RunLine | StepLine) -> bool:
-    """Whether `_contradictions` would find nothing."""
-    if found.severity != severity_of(line) or found.timestamp != timestamp_of(line.at):
-        return False
-    told = found.metadata
-    if not isinstance(told, StepHop):
-        return found.entity_id == line.owner
-    retries = None if line.attempt is None else line.attempt - (line.target != "retrying")
-    lasted = None if line.took is None else line.took / 1_000_000
-    entity = f"{line.owner}/{line.step}"
-    return (found.entity_id, told.retry_count, told.duration_seconds) == (entity, retries, lasted)
-
-
 def _contradictions(line: Line, document: dict[str, Any]) -> Iterator[str]:
     """Check fields that are determined by other fields of the same line."""
     metadata = document["metadata"]
     entity = line.owner if line.step is None else f"{line.owner}/{line.step}"
     retries = None if line.attempt is None else line.attempt - (line.target != "retrying")
-    implied = {
-        "timestamp": (document["timestamp"], timestamp_of(line.at)),
-        "severity": (document["severity"], severity_of(line)),
-        "entity_id": (document["entity_id"], entity),
-        "metadata.retry_count": (metadata.get("retry_count"), retries),
-        "metadata.duration_seconds": (
-            metadata.get("duration_seconds"),
-            None if line.took is None else line.took / 1_000_000,
-        ),
-    }
+    lasted = None if line.took is None else line.took / 1_000_000
+    said = [document["timestamp"], document["severity"], document["entity_id"]]
+    said += [metadata.get("retry_count"), metadata.get("duration_seconds")]
+    follows = [timestamp_of(line.at), severity_of(line), entity, retries, lasted]
     if line.about in ("note", "head"):
-        implied["from_state"] = (line.source, line.target)
-        implied["trigger"] = (line.trigger, "exported" if line.about == "head" else line.event)
+        said += [line.source, line.trigger]
+        follows += [line.target, "exported" if line.about == "head" else line.event]
     if line.about == "head":
-        implied["to_state"] = (line.target, metadata["state"])
-        implied["metadata.entries"] = (metadata["entries"], line.seq)
-    for name, (said, follows) in implied.items():
-        if said != follows:
-            yield f"{name} is {quoted(said)} where the rest of the line says {quoted(follows)}"
+        said += [line.target, metadata["entries"]]
+        follows += [metadata["state"], line.seq]
+    for name, found, expected in zip(IMPLIED, said, follows, strict=False) if said != follows else ():
+        if found != expected:
+            yield f"{name} is {quoted(found)} where the rest of the line says {quoted(expected)}"
+
+
+IMPLIED = (
+    "timestamp", "severity", "entity_id", "metadata.retry_count", "metadata.duration_seconds", "from_state", "trigger",
+    "to_state", "metadata.entries",
+)  # fmt: skip
+"""The fields that follow from others: those of every line, of notes and closing lines, and of closing lines."""
 
 
 def severity_of(line: Line) -> str:
@@ -240,3 +188,92 @@ def severity_of(line: Line) -> str:
         return "error"
     tolerated = line.target == "skipped" and line.category is not None
     return "warning" if tolerated or line.target == "retrying" or line.trigger == "lease_lost" else "info"
+
+
+# -- opening -------------------------------------------------------------------------------------------------------
+Problem = tuple[Code, str]
+
+
+class Opening(msgspec.Struct, frozen=True, kw_only=True):
+    """The first line of a run's log. `definition` is the parsed document, `document` its bytes.
+
+    `raw` is the whole line, parsed, and `seal` its hash. `live`: lines are added while the run goes on.
+    """
+
+    owner: str
+    tenant: str
+    correlation_id: str | None
+    at: int
+    written_in: str
+    digest: str
+    definition: Mapping[str, Any]
+    document: bytes
+    raw: Mapping[str, Any]
+    seal: str = ""
+    journal: str = "run"
+    live: bool = False
+
+
+class OpeningReading(msgspec.Struct, frozen=True):
+    """The result for one such line: its value if it is valid, and its problems."""
+
+    opening: Opening | None
+    problems: tuple[Problem, ...] = ()
+
+
+def is_opening(document: Mapping[str, Any]) -> bool:
+    return document.get("event_type") == OPENING
+
+
+def read_opening(document: dict[str, Any], dialect: str | None = None) -> OpeningReading:
+    """Read such a line of a canonical log, or of a log in this dialect. `document` is the parsed line."""
+    wrong = list(misfits(document, WHOLE_OPENING, ""))
+    if not wrong:
+        wrong = list(misfits(document["metadata"], OPENING_LINE if dialect is None else DIALECT_OPENING, "metadata."))
+    if wrong:
+        return OpeningReading(None, tuple((Code.SCHEMA, said) for said in wrong))
+    metadata = document["metadata"]
+    try:
+        document_bytes = _document(metadata["definition"], metadata["digest"])
+    except RecursionError:
+        return OpeningReading(None, ((Code.JSON, "its definition is nested too deeply"),))
+    opening = Opening(
+        owner=metadata["run_id"],
+        tenant=metadata["tenant"],
+        correlation_id=metadata.get("correlation_id"),
+        at=metadata["at"],
+        written_in=metadata["written_in"],
+        digest=metadata["digest"],
+        definition=metadata["definition"],
+        document=document_bytes,
+        raw=document,
+        seal=metadata.get("hash", ""),
+        live="live" in metadata,
+    )
+    found = hashlib.sha256(document_bytes).hexdigest()
+    problems = [(Code.CONTRADICTION, said) for said in _opening_contradictions(document, opening, dialect)]
+    if found != opening.digest:
+        problems.append((Code.DEFINITION, f"the definition has the digest {found}, not the one that the line names"))
+    return OpeningReading(opening, tuple(problems))
+
+
+def _document(definition: Mapping[str, Any], digest: str) -> bytes:
+    """The bytes of the definition. The C encoder is tried first: it differs only in how it writes some fractions."""
+    quick = encoded(definition)
+    return quick if hashlib.sha256(quick).hexdigest() == digest else compact(definition).encode()
+
+
+def _opening_contradictions(said: Mapping[str, Any], opening: Opening, dialect: str | None) -> Iterator[str]:
+    """Check fields that are determined by other fields of the same line."""
+    metadata = said["metadata"]
+    implied = {
+        "timestamp": (said["timestamp"], timestamp_of(opening.at)),
+        "severity": (said["severity"], "info"),
+        "entity_id": (said["entity_id"], opening.owner),
+        "trigger": (said["trigger"], "exported"),
+        "metadata.written_in": (opening.written_in, opening.definition.get("dialect")),
+        "metadata.dialect": (metadata.get("dialect"), dialect),
+    }
+    for name, (found, follows) in implied.items():
+        if found != follows:
+            yield f"{name} is {quoted(found)} where {quoted(follows)} follows from the rest"

@@ -13,12 +13,11 @@ import msgspec
 
 from stepkeep.conformance.digests import FROM_ATTEMPTS, GATES
 from stepkeep.conformance.history import RunHistory
-from stepkeep.conformance.journal import Journal
 from stepkeep.conformance.line import Line, read_line
 from stepkeep.conformance.machines import Machines
 from stepkeep.conformance.report import MOST_FINDINGS, Code, Finding, Findings
 from stepkeep.conformance.steps import Step
-from stepkeep.conformance.verify import pinned
+from stepkeep.conformance.verify import Journal, pinned
 
 RUN = -1
 """The number of a line that is about the run itself."""

@@ -14,22 +14,29 @@ from typing import Any, cast
 
 from msgspec.structs import replace
 
-from stepkeep.conformance.added import Additions
 from stepkeep.conformance.adoption import ADOPTING, Adoption
-from stepkeep.conformance.checkpoints import RECORDED, check_checkpoint
 from stepkeep.conformance.contract import Contract, PlannedRule, WaitRule, is_element_name
 from stepkeep.conformance.details import check_detail
-from stepkeep.conformance.elements import Elements
 from stepkeep.conformance.enabled import JOURNAL_FORMAT, Hop, check_enabled, wrong_field
-from stepkeep.conformance.flows import Flows, rule_of
+from stepkeep.conformance.growth import Additions, Elements, Flows, rule_of
+from stepkeep.conformance.limits import KeyGrants
 from stepkeep.conformance.line import Line
 from stepkeep.conformance.machines import Say
 from stepkeep.conformance.people import Act, People
-from stepkeep.conformance.persons import is_persons
 from stepkeep.conformance.policies import check_pin, gate_rule, permit_of, terms_of, verdict_in
 from stepkeep.conformance.report import Code, quoted
-from stepkeep.conformance.resources import Resources
-from stepkeep.conformance.steps import EFFECTS_LEFT, IN_DOUBT, LOST, NOT_RUN, Step, ends_attempt
+from stepkeep.conformance.schema import is_persons
+from stepkeep.conformance.steps import (
+    EFFECTS_LEFT,
+    IN_DOUBT,
+    LOST,
+    NOT_RUN,
+    RECORDED,
+    Resources,
+    Step,
+    check_checkpoint,
+    ends_attempt,
+)
 
 ENDED = frozenset({"succeeded", "failed", "skipped", "cancelled"})
 UNSURE = (IN_DOUBT, EFFECTS_LEFT, LOST)
@@ -155,7 +162,7 @@ class Reenactment:
         self.format = JOURNAL_FORMAT
         self.elements = Elements(contract)
         self.flows = Flows(self.contract)
-        self.resources = Resources()
+        self.resources, self.places = Resources(), KeyGrants()
         self.additions = Additions(self.contract)
         self.verdicts: Mapping[str, Any] = {}
         self.held: set[str] = set()
@@ -360,6 +367,8 @@ class Reenactment:
         self._people(step, place, line, flag)
         for problem in self.resources.follow(place, line, self.asked):
             flag(*problem)
+        for problem in self.places.follow(place, line, self.asked):
+            flag(*problem)
         self._remember(step, place, line, run_state)
 
     def _people(self, step: Step, place: PlannedRule, line: Line, flag: Say) -> None:
@@ -394,7 +403,7 @@ class Reenactment:
         """What a hop of an owner says about its elements."""
         yield from self.flows.moved(place, line, self.verdicts)
         yield from self.flows.called(place, line)
-        if place.rule is None or not (place.rule.owns or place.rule.is_then) or place.phase != "main":
+        if place.kind.waits_for not in ("elements", "added") or place.phase != "main":
             return
         if line.trigger == "children_started":
             yield from self.elements.opened(place, line, self.verdicts)

@@ -141,3 +141,6 @@ class Findings:
             self.kept.append(Finding(line, code, run, message))
         else:
             self.omitted += 1
+
+    def report(self, runs: int, lines: int, notes: tuple[str, ...]) -> Report:
+        return Report(tuple(sorted(self.kept, key=lambda finding: finding.line)), runs, lines, self.omitted, notes)

@@ -1,7 +1,7 @@
 """The shape of a log line: required and optional fields per event type, and the values each may have.
 
-Tables and small predicates only; `line.py` uses them. The vocabularies are written out here again on purpose: a judge
-that imported them from the engine would accept whatever the engine writes.
+Tables and small predicates only; the readers of lines and `details.py` use them. The vocabularies are written out here
+again on purpose: a judge that imported them from the engine would accept whatever the engine writes.
 """
 
 from __future__ import annotations
@@ -216,3 +216,34 @@ def timestamp_of(at: int) -> str:
 def _second(at: int) -> str:
     """Cached per second, because most lines share their second with others."""
     return f"{EPOCH + timedelta(seconds=at):%Y-%m-%dT%H:%M:%S}"
+
+
+# -- persons -------------------------------------------------------------------------------------------------------
+MOST_NAMES = 100
+
+
+def _listed(fits: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, list) and 0 < len(value) <= MOST_NAMES and all(map(fits, value))
+
+
+def _pair(value: Any) -> bool:
+    return isinstance(value, list) and len(value) == 2 and all(map(text, value))
+
+
+_names = _listed(text)
+SHAPE = Shape(
+    {},
+    {
+        "executed": _names,
+        "completed": _names,
+        "decided": _names,
+        "lent": _listed(_pair),
+        "shown": _listed(digest),
+        "many": lambda value: value is True,
+    },
+)
+
+
+def is_persons(value: Any) -> bool:
+    """Whether a journal may carry this."""
+    return isinstance(value, dict) and bool(value) and not list(misfits(value, SHAPE, ""))

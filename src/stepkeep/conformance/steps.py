@@ -1,14 +1,20 @@
-"""Follows one step: lease, fence, attempts and timers. Exactly one outcome ends each claim.
+"""Follows one step: lease, fence, attempts and timers, the resources that a claim holds, and its checkpoints.
 
-It checks each hop against earlier hops of the same step. `history.py` checks what the run allows.
+It checks each hop against earlier hops of the same step. Exactly one outcome ends each claim. `history.py` checks what
+the run allows.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from stepkeep.conformance.contract import PlannedRule
 from stepkeep.conformance.line import Line
 from stepkeep.conformance.machines import Say
 from stepkeep.conformance.people import ASKED, GateRule, OpenGate
 from stepkeep.conformance.report import Code, quoted
+from stepkeep.conformance.schema import text
 
 NEW = "new"
 """The state of a step before its first hop."""
@@ -186,3 +192,93 @@ def _remember(step: Step, line: Line) -> None:
     step.attempt = (line.attempt or step.attempt) + (not is_none and ends_attempt(line.trigger, line.target))
     step.due_at = line.due_at
     step.moved_in, step.moved_by = line.seq, (line.event, line.actor)
+
+
+# -- resources -----------------------------------------------------------------------------------------------------
+HELD_IN = frozenset({"running", "validating"})
+"""The states in which a step holds its resources."""
+
+
+def is_granted(value: Any) -> bool:
+    """Whether this is a list of resources, each with an amount that was free."""
+    return isinstance(value, list) and bool(value) and all(map(_is_grant, value))
+
+
+def _is_grant(grant: Any) -> bool:
+    if not isinstance(grant, dict) or not text(grant.get("name")):
+        return False
+    amount, rest = grant.get("amount"), grant.keys() - {"name", "amount"}
+    if not rest:
+        return amount in ("exclusive", "shared") or _is_number(amount)
+    held, most = grant.get("held"), grant.get("most")
+    if rest != {"held", "most"} or not all(type(one) is int for one in (amount, held, most)):
+        return False
+    numbers: tuple[Any, Any, Any] = (amount, held, most)
+    return bool(numbers[0] > 0 and numbers[1] >= 0 and numbers[0] + numbers[1] <= numbers[2])
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) is int and value > 0
+
+
+class Resources:
+    """What the steps of one run hold."""
+
+    def __init__(self) -> None:
+        self._held: dict[int, Mapping[str, Any]] = {}
+
+    def follow(self, place: PlannedRule, line: Line, asked: Mapping[str, Any]) -> Iterator[tuple[Code, str]]:
+        """Every problem of this hop."""
+        if line.trigger != "claimed":
+            # A lease that is lost while rules are to run leaves the step in its state.
+            if line.trigger != "completed" or line.target not in HELD_IN:
+                self._held.pop(place.no, None)
+            return
+        rule = place.rule
+        needed = rule.resources if rule is not None and place.phase == "main" else {}
+        told: Any = asked.get("resources")
+        given = {one["name"]: one["amount"] for one in told} if is_granted(told) else {}
+        if given != needed:
+            wanted = ", ".join(f"{name}: {amount}" for name, amount in needed.items()) or "none"
+            yield Code.CLAIM, f"it is claimed with other resources than its definition names ({wanted})"
+        if needed:
+            self._held[place.no] = needed
+            yield from self._conflicts(place)
+
+    def _conflicts(self, place: PlannedRule) -> Iterator[tuple[Code, str]]:
+        for name, amount in self._held[place.no].items():
+            others = {no: held[name] for no, held in self._held.items() if no != place.no and name in held}
+            if others and "exclusive" in (amount, *others.values()):
+                said = f"it holds {name} while another step of the run does, and one of them holds it alone"
+                yield Code.CLAIM, said
+
+
+# -- checkpoints ---------------------------------------------------------------------------------------------------
+Problem = tuple[Code, str]
+
+RECORDED = "checkpoint_recorded"
+MOST_CHECKPOINTS = 100
+"""How many one step may have."""
+
+
+def check_checkpoint(steps: Mapping[int, Step], line: Line, asked: Mapping[str, Any]) -> Iterator[Problem]:
+    """Every reason why this checkpoint cannot be on record like this; then remember it."""
+    step, name, fence = steps.get(asked.get("no", -1)), str(asked.get("checkpoint")), asked.get("fence")
+    if step is None or step.name != asked.get("step"):
+        yield Code.CAUSE, f"metadata.detail.step is {quoted(asked.get('step'))}, which is no step of this number"
+        return
+    if step.state != "running" or not step.leased:
+        yield Code.OUTCOME, f"{step.title} records {quoted(name)}, and no worker runs it"
+    if fence != step.fence:
+        said = f"metadata.detail.fence is {fence}, but its last claim has {step.fence}"
+        yield Code.FENCE, f"{step.title} records {quoted(name)}: {said}"
+    if step.holder not in (None, line.actor):
+        said = f"metadata.actor is {quoted(line.actor)}, expected {quoted(step.holder)}"
+        yield Code.CAUSE, f"{said}: only the worker that claimed {step.title} records checkpoints of it"
+    if name in step.checkpoints:
+        yield Code.CAUSE, f"{step.title} has the checkpoint {quoted(name)} already; one is recorded once"
+    step.checkpoints.add(name)
+    if len(step.checkpoints) > MOST_CHECKPOINTS:
+        yield Code.POLICY, f"{step.title} has more than {MOST_CHECKPOINTS} checkpoints"
+    if line.about != "note":
+        yield Code.CAUSE, f"the checkpoint {quoted(name)} moves something; a checkpoint moves nothing"

@@ -19,11 +19,11 @@ from typing import NamedTuple
 import msgspec
 
 from stepkeep.conformance.archive import Unpacked, open_log, unpacked
-from stepkeep.conformance.arrows import REFERENCE
 from stepkeep.conformance.certificate import differences_from
-from stepkeep.conformance.replay import replay_lines
+from stepkeep.conformance.machines import REFERENCE
 from stepkeep.conformance.report import Report
 from stepkeep.conformance.verify import verify_lines
+from stepkeep.conformance.words.replay import replay_lines
 from stepkeep.dialects.dialect import Judged
 from stepkeep.kernel.errors import InvalidInput, StepkeepError
 

@@ -64,6 +64,10 @@ class Seen(NamedTuple):
     fact: str = ""
 
 
+FACTUAL = frozenset({"cancelled", "progressed", "step_failed", "failed"})
+"""Triggers about which there is a fact."""
+
+
 def fact_of(
     trigger: str,
     event: str,

@@ -57,6 +57,8 @@ class Projection:
         self._grounds = Grounds()
         self._shown: dict[str, str] = {}
         self._late: list[Shown] = []
+        self._words: dict[tuple[str, str | None, str, str, str], tuple[bool, str]] = {}
+        """Whether an arrow is an extension, and its word: by kind, states, trigger and ground."""
 
     def feed(self, seen: Seen) -> list[Shown]:
         """The arrows that this hop shows: none, the step's, the run's, or both (the step's first).
@@ -74,7 +76,7 @@ class Projection:
         if after is not None and after != before:
             self._run.shown = after
             name = seen.name if seen.kind == "run" else ""
-            told = arrow("run", self._run.view, name, before, after, seen.trigger, run_ground)
+            told = self._arrow("run", self._run.view, name, before, after, seen.trigger, run_ground)
             (self._late if run_ground in self._run.view.follows else shown).append(told)
         return shown
 
@@ -85,12 +87,16 @@ class Projection:
             return []
         self._shown[seen.name] = after
         kind = "undo" if seen.phase == "undo" else seen.kind
-        return [arrow(kind, view, seen.name, before, after, seen.trigger, ground)]
+        return [self._arrow(kind, view, seen.name, before, after, seen.trigger, ground)]
 
-
-def arrow(kind: str, view: MachineView, name: str, before: str | None, after: str, because: str, ground: str) -> Shown:
-    """The shown arrow with its word. Nothing listed: an extension by its canonical trigger, which the judge refuses."""
-    listed = view.word(before, after, because, ground)
-    is_extension = listed is None or isinstance(listed, Extension)
-    word = (listed.trigger if listed else "") or because
-    return Shown(kind, view.noun, name, before, after, is_extension, word, ground)
+    def _arrow(
+        self, kind: str, view: MachineView, name: str, before: str | None, after: str, because: str, ground: str
+    ) -> Shown:
+        key = (kind, before, after, because, ground)
+        known = self._words.get(key)
+        if known is None:
+            listed = view.word(before, after, because, ground)
+            # Nothing listed: an extension by its canonical trigger, which the judge refuses.
+            is_extension = listed is None or isinstance(listed, Extension)
+            known = self._words[key] = is_extension, (listed.trigger if listed else "") or because
+        return Shown(kind, view.noun, name, before, after, *known, ground)

@@ -7,9 +7,9 @@ or a variable asks here what may be said of it. Nothing here raises, and nothing
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
-from urllib.parse import parse_qsl, unquote, urlencode, urlsplit, urlunsplit
+from urllib.parse import SplitResult, parse_qsl, unquote, urlencode, urlsplit, urlunsplit
 
 HIDDEN: Final = "***"
 UNREADABLE: Final = "(a malformed URL)"
@@ -87,22 +87,33 @@ def database_url_fault(url: str) -> str | None:
         parts = urlsplit(url)
     except ValueError:
         return "a bracket in it is not closed, or stands around something that is no IPv6 address"
-    credentials, _, places = parts.netloc.rpartition("@")
-    if not url.isprintable() or " " in url:
-        return "it has spaces or characters that cannot be shown"
-    if not re.fullmatch("[A-Za-z][A-Za-z0-9+.-]{0,31}", parts.scheme) or not url.partition(":")[2].startswith("//"):
-        return "it does not begin with a scheme and ://"
-    if "#" in url:
-        return "it has a # in it"
-    if "@" in parts.path or "@" in parts.query:
-        return "it has an @ behind the name of the host"
-    if any(not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_.]*", name) for name, _ in _parameters(parts.query)):
-        return "the name of a parameter in it has characters that no parameter has"
-    if any(not _is_place(place) for place in places.split(",")):
-        return "its host or port is not one: a port is a number from 1 to 65535"
-    if "/" in credentials or any(not _is_port(port) for port in _ports(parts.query)):
-        return "its port is not a number from 1 to 65535"
-    return None
+    return next((said for said, is_so in FAULTS.items() if is_so(url, parts)), None)
+
+
+def _has_strange_parameter(_: str, parts: SplitResult) -> bool:
+    return any(not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_.]*", name) for name, _ in _parameters(parts.query))
+
+
+def _has_strange_place(_: str, parts: SplitResult) -> bool:
+    return any(not _is_place(place) for place in parts.netloc.rpartition("@")[2].split(","))
+
+
+def _has_strange_port(_: str, parts: SplitResult) -> bool:
+    in_credentials = "/" in parts.netloc.rpartition("@")[0]
+    return in_credentials or any(not _is_port(port) for port in _ports(parts.query))
+
+
+BEGINNING = re.compile("[A-Za-z][A-Za-z0-9+.-]{0,31}://")
+FAULTS: Mapping[str, Callable[[str, SplitResult], bool]] = {
+    "it has spaces or characters that cannot be shown": lambda url, _: not url.isprintable() or " " in url,
+    "it does not begin with a scheme and ://": lambda url, _: not BEGINNING.match(url),
+    "it has a # in it": lambda url, _: "#" in url,
+    "it has an @ behind the name of the host": lambda _, parts: "@" in parts.path or "@" in parts.query,
+    "the name of a parameter in it has characters that no parameter has": _has_strange_parameter,
+    "its host or port is not one: a port is a number from 1 to 65535": _has_strange_place,
+    "its port is not a number from 1 to 65535": _has_strange_port,
+}
+"""What may be wrong with the URL of a database server, in the order in which it is asked."""
 
 
 def secrets_of(named: Mapping[str, str]) -> tuple[str, ...]:

@@ -19,7 +19,7 @@ T = TypeVar("T")
 C = TypeVar("C")
 
 
-class Call(Protocol):
+class BlockingCall(Protocol):
     """Run a coroutine on the engine's loop and return its result."""
 
     def __call__(self, work: Coroutine[Any, Any, T], /) -> T: ...
@@ -28,7 +28,7 @@ class Call(Protocol):
 class Blocking(Generic[C]):
     """The blocking form of a class: `_core` has the coroutine methods, and `_call` awaits one of them."""
 
-    def __init__(self, core: C, call: Call) -> None:
+    def __init__(self, core: C, call: BlockingCall) -> None:
         self._core, self._call = core, call
 
     def __init_subclass__(cls) -> None:
@@ -100,7 +100,7 @@ class Group(property, Generic[T]):
         def __get__(self, host: Any, owner: type | None = None, /) -> Any: ...
 
 
-def blocking_group(kind: Callable[[C, Call], T], core: Group[C]) -> Group[T]:
+def blocking_group(kind: Callable[[C, BlockingCall], T], core: Group[C]) -> Group[T]:
     """The group of the blocking engine for a group of its `_core`."""
     return Group(
         lambda host: kind(getattr(host._core, core.name), host._call), core.__doc__, getattr(kind, "__name__", None)

@@ -6,7 +6,7 @@ Each method checks its arguments and calls operations. It decides nothing about 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, overload
@@ -103,7 +103,7 @@ class AsyncReading(AsyncBase):
     @overload
     async def show(self, run_id: RunId, *, at: int | datetime) -> PastView: ...
     @overload
-    async def show(self, run_id: RunId, *, as_: str | None) -> dict[str, Any]: ...
+    async def show(self, run_id: RunId, *, as_: str | None) -> Mapping[str, Any]: ...
     @operation(  # type: ignore[misc]
         READ,
         "GET /runs/{run_id}",
@@ -350,7 +350,7 @@ class AsyncReading(AsyncBase):
         limit: int = ...,
     ) -> RunList: ...
     @overload
-    async def runs(self, *, as_: str | None, **which: Any) -> dict[str, Any]: ...
+    async def runs(self, *, as_: str | None, **which: Any) -> Mapping[str, Any]: ...
     @operation(  # type: ignore[misc]
         READ,
         "GET /runs",

@@ -20,7 +20,7 @@ from stepkeep.operations.delivery import sinks
 from stepkeep.operations.delivery.sinks import RemovedSink, SinkList, SinkView, TestedSink
 from stepkeep.operations.operation import Actor, Name, Words, group, operation
 from stepkeep.operations.typed import InPython
-from stepkeep.sinks.event import OutgoingEvent, Source
+from stepkeep.sinks.event import EventSource, OutgoingEvent
 from stepkeep.sinks.interface import MAX_REASON, SEND_SECONDS, SinkContext
 from stepkeep.sinks.registry import kind_of
 from stepkeep.store.rows import SinkRow
@@ -88,7 +88,7 @@ class AsyncSinks(AsyncGroup):
         *,
         on: Patterns = ("*",),
         options: Options = None,
-        events: Sources = (Source.EMITTED.value,),
+        events: Sources = (EventSource.EMITTED.value,),
         replace: Annotated[bool, says("Change the sink of this name, if there is one.")] = False,
         by: Actor = None,
     ) -> SinkView:
@@ -119,7 +119,7 @@ class AsyncSinks(AsyncGroup):
         *,
         on: Patterns = ("*",),
         options: Options = None,
-        events: Sources = (Source.EMITTED.value,),
+        events: Sources = (EventSource.EMITTED.value,),
         by: Actor = None,
     ) -> SinkView:
         """Add a sink, or change the one of this name. Events that are not delivered stay, and go to the new place.
@@ -210,7 +210,7 @@ class AsyncSinks(AsyncGroup):
             seq=0,
             number=0,
             type="stepkeep.test",
-            source=Source.EMITTED,
+            source=EventSource.EMITTED,
             at=await self._transactor.store.now(),
             data=b'{"test":true}',
             workflow="stepkeep",

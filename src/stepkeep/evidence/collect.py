@@ -6,6 +6,7 @@ It only reads. The engine calls it; the judge and `pack` work on what it returns
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, Literal, TypedDict
 
 import msgspec
@@ -122,10 +123,13 @@ class Collected:
             # A projection needs the definition.
             nameless = [encode_line(line) for line in lines_of(self.whole, None)]
             return certify(nameless, {}, canonical_machines(), judged, published)
-        told = {name: [encode_line(line) for line in lines_of(self.whole, plan, name)] for name in (None, *judged)}
-        tellings = {name: told[name] for name in judged}
+
+        def told(name: str | None) -> list[bytes]:
+            return [encode_line(line) for line in lines_of(self.whole, plan, name)]
+
+        tellings = {name: partial(told, name) for name in judged}  # one at a time is in memory
         stored_bytes, originals = await self.payloads(), await self._originals()
-        return certify(told[None], tellings, canonical_machines(), judged, published, stored_bytes, originals)
+        return certify(told(None), tellings, canonical_machines(), judged, published, stored_bytes, originals)
 
     def spending(self) -> Spending:
         """The budget of the run that stops those below it, and what its attempts cost."""

@@ -25,9 +25,12 @@ from stepkeep.edges.safe_text import exception_message, inert, inert_line
 from stepkeep.engine import AsyncEngine
 from stepkeep.engine.arguments import looks_like_a_file
 from stepkeep.kernel.errors import InvalidInput, NotAllowed, StepkeepError
+from stepkeep.kernel.machine.states import RunState
+from stepkeep.operations.answers import Answer
 from stepkeep.operations.operation import Operation, refusal, routed
 from stepkeep.operations.people.people import Decided, MessageSent
-from stepkeep.operations.runs.run_answers import RunView
+from stepkeep.operations.pipeline.start import Started
+from stepkeep.operations.runs.run_answers import RunView, Waiting
 from stepkeep.operations.typed import Wrong
 
 log = logging.getLogger("stepkeep.mcp")
@@ -59,6 +62,17 @@ NOT_GIVEN: Any = None
 """The default of arguments of tools: agents leave out what they do not say, or send null."""
 
 
+class WaitedRun(Answer, kw_only=True):
+    """How a run stands after a wait."""
+
+    run_id: str
+    state: RunState
+    finished: bool
+    output: Any
+    error: str | None
+    waiting_for: list[Waiting]
+
+
 class Tools:
     """The tools over one engine or client."""
 
@@ -72,14 +86,13 @@ class Tools:
         idempotency_key: Name | None = None,
         business_key: Name | None = None,
         labels: dict[str, str] | None = None,
-    ) -> dict[str, Any]:
+    ) -> Started:
         """Start a run of a published workflow. Give an idempotency key: the same key again is the same run."""
         if looks_like_a_file(workflow):
             raise InvalidInput(f"{workflow} is a file. Name a published workflow; `list_workflows` has them.")
-        started = await self._face.start(
+        return await self._face.start(
             workflow, input, idempotency_key=idempotency_key, business_key=business_key, labels=labels
         )
-        return {"run_id": started.run_id, "created": started.created}
 
     async def show_run(self, run_id: RunId) -> RunView:
         """Everything about one run and its steps."""
@@ -87,12 +100,18 @@ class Tools:
 
     async def wait_for_run(
         self, run_id: RunId, seconds: Annotated[float, Field(ge=0, le=LONGEST_WAIT)] = 20.0
-    ) -> dict[str, Any]:
+    ) -> WaitedRun:
         """Wait until a run has ended, or waits for people or messages, or the time is over: look at `finished`."""
         found = await self._face.wait(run_id, seconds=seconds, until_blocked=True)
-        as_tool_answer = {"run_id": run_id, "state": found.state, "finished": found.finished}
         waits = [] if found.finished or found.loaded is None else found.waiting_for
-        return {**as_tool_answer, "output": found.output, "error": found.error, "waiting_for": waits}
+        return WaitedRun(
+            run_id=run_id,
+            state=found.state,
+            finished=found.finished,
+            output=found.output,
+            error=found.error,
+            waiting_for=waits,
+        )
 
     async def send_message(
         self, run_id: RunId, name: Name, payload: Any = None, message_id: Name | None = None
@@ -157,7 +176,7 @@ def tool_of(face: Face, operation: Operation) -> Callable[..., Awaitable[Any]]:
             name,
             inspect.Parameter.KEYWORD_ONLY,
             default=inspect.Parameter.empty if one.is_required else NOT_GIVEN,
-            annotation=Annotated[Any, WithJsonSchema(schema_for(one.annotation))],
+            annotation=Annotated[Any, schema_for(one.annotation)],
         )
         for name, one in offered.items()
     ]
@@ -168,7 +187,7 @@ def tool_of(face: Face, operation: Operation) -> Callable[..., Awaitable[Any]]:
     return call
 
 
-def schema_for(annotation: Any) -> dict[str, Any]:
+def schema_for(annotation: Any) -> WithJsonSchema:
     """The JSON Schema of an argument, without references."""
     [schema], parts = msgspec.json.schema_components([annotation], ref_template="{name}")
 
@@ -179,8 +198,7 @@ def schema_for(annotation: Any) -> dict[str, Any]:
             return one
         return whole(parts[one["$ref"]]) if "$ref" in one else {name: whole(inner) for name, inner in one.items()}
 
-    found: dict[str, Any] = whole(schema)
-    return found
+    return WithJsonSchema(whole(schema))
 
 
 async def require_service(face: Face) -> None:

@@ -20,7 +20,7 @@ MAX_ENTRY = 300
 _PORT = re.compile(r"[0-9]{1,5}")
 
 
-class Entry(msgspec.Struct, frozen=True):
+class AllowedEntry(msgspec.Struct, frozen=True):
     """One entry. `name` or `network` is given; `port` None means every port."""
 
     name: str | None
@@ -55,7 +55,7 @@ class AllowList(msgspec.Struct, frozen=True):
     True
     """
 
-    entries: tuple[Entry, ...] = ()
+    entries: tuple[AllowedEntry, ...] = ()
 
     @classmethod
     def of(cls, entries: Iterable[str]) -> AllowList:
@@ -64,7 +64,7 @@ class AllowList(msgspec.Struct, frozen=True):
             raise InvalidInput(f"`allow` takes several hosts, as in ({entries!r},), and not a single text.")
         return cls(tuple(dict.fromkeys(parse_entry(entry) for entry in entries)))
 
-    def covers(self, host: str, address: Address, port: int) -> Entry | None:
+    def covers(self, host: str, address: Address, port: int) -> AllowedEntry | None:
         """The first entry that allows this connection."""
         return next((entry for entry in self.entries if entry.covers(host, address, port)), None)
 
@@ -72,7 +72,7 @@ class AllowList(msgspec.Struct, frozen=True):
         return AllowList((*self.entries, *other.entries)) if other.entries else self
 
 
-def parse_entry(text: str) -> Entry:
+def parse_entry(text: str) -> AllowedEntry:
     """One entry: localhost, 10.1.2.3, 10.0.0.0/8, fd00::/8, or one of them with a port (localhost:8080, [::1]:80).
 
     >>> str(parse_entry("[FD00::/8]:443")), str(parse_entry("Search.Internal.:9200"))
@@ -85,10 +85,10 @@ def parse_entry(text: str) -> Entry:
     if host is not None and len(written) <= MAX_ENTRY:
         network = _network(host)
         if network is not None:
-            return Entry(None, network, port)
+            return AllowedEntry(None, network, port)
         name = host.lower().rstrip(".")
         if NAME.fullmatch(name) and not ends_in_number(name):
-            return Entry(name, None, port)
+            return AllowedEntry(name, None, port)
     raise InvalidInput(
         f"{inert_line(written, 80)!r} is no host that HTTP steps can be allowed to reach. Give a name, an address or a "
         "network, as in localhost, 10.1.2.3 or 10.0.0.0/8, and a port behind it if only one is meant: localhost:8080."

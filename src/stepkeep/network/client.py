@@ -31,7 +31,7 @@ MAX_ANSWER = 128 * 1024
 _SET_HERE = ("host", "connection", "content-length", "transfer-encoding")
 
 
-class Answer(msgspec.Struct, frozen=True, kw_only=True):
+class HttpAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """What the server said. The names of headers are in small letters; `complete` is False for a body cut at the limit.
 
     The status is not judged here: 404 and 503 are answers too.
@@ -43,7 +43,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     complete: bool
 
 
-class Client:
+class GuardedClient:
     """Sends requests to where its guard allows. One per event loop at a time."""
 
     def __init__(
@@ -68,7 +68,7 @@ class Client:
         content: bytes | None = None,
         also: AllowList | None = None,
         seconds: float | None = None,
-    ) -> Answer:
+    ) -> HttpAnswer:
         """Send a request and read its answer; raises RequestFailed.
 
         `also` opens more addresses for this request; `seconds` is a shorter limit of time for the whole exchange, from
@@ -93,14 +93,16 @@ class Client:
         """Its connections belong to an event loop that is gone; the next request opens new ones."""
         self._transport = None
 
-    async def _exchange(self, method: str, target: Target, headers: dict[str, str], content: bytes | None) -> Answer:
+    async def _exchange(
+        self, method: str, target: Target, headers: dict[str, str], content: bytes | None
+    ) -> HttpAnswer:
         try:
             response = await self._connected(_requests(method, target, headers, content, self._connect_seconds))
             try:
                 encoding = response.headers.get("content-encoding", "")
                 body, complete = await read_body(response.aiter_raw(), encoding, self._max_answer)
                 said = {name.lower(): value for name, value in response.headers.items()}
-                return Answer(status=response.status_code, headers=said, body=body, complete=complete)
+                return HttpAnswer(status=response.status_code, headers=said, body=body, complete=complete)
             finally:
                 await response.aclose()
         except (RequestFailed, TimeoutError):

@@ -25,7 +25,7 @@ class CannotSend(RequestFailed):
     """The request itself is wrong."""
 
 
-class Forbidden(RequestFailed):
+class AddressForbidden(RequestFailed):
     """The guard refuses the address or the port."""
 
 

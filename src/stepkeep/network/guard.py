@@ -15,7 +15,7 @@ from functools import partial
 import msgspec
 
 from stepkeep.network.allowing import AllowList, is_address, is_public_address, meant_by
-from stepkeep.network.failures import Forbidden, Unresolved
+from stepkeep.network.failures import AddressForbidden, Unresolved
 from stepkeep.network.urls import RequestTarget, parse
 
 PUBLIC_PORTS = (80, 443)
@@ -95,11 +95,11 @@ class Guard:
         if not addresses:
             raise Unresolved(f"the name {place.host} has no address")
         if len(addresses) > MOST_ADDRESSES:
-            raise Forbidden(f"the name {place.host} has more than {MOST_ADDRESSES} addresses")
+            raise AddressForbidden(f"the name {place.host} has more than {MOST_ADDRESSES} addresses")
         for address in addresses:
             refusal = reach.refusal(place.host, address, place.port)
             if refusal is not None:
-                raise Forbidden(refusal)
+                raise AddressForbidden(refusal)
         return Target(place=place, addresses=tuple(addresses))
 
     def close(self) -> None:

@@ -77,7 +77,7 @@ class ServiceAnswer(msgspec.Struct, frozen=True):
         return decode(self.body)
 
 
-class Service:
+class RemoteService:
     """One service: its address and the key for it. The key is asked for with each request, so that it can change."""
 
     def __init__(self, url: str, key: str | Callable[[], str], *, seconds: float = SECONDS) -> None:
@@ -247,18 +247,21 @@ def error_of(status: int, body: bytes) -> errors.StepkeepError:
         told = None
     if not isinstance(told, dict) or not isinstance(told.get("code"), str):
         return errors.StoreUnavailable(f"the service answers {status} without a problem: is it Stepkeep?")
-    code = told["code"]
-    said = inert_line(str(told.get("detail") or told.get("title") or code), MAX_SAID)
-    if code == "definition":
+    if told["code"] == "definition":
         return errors.DefinitionError([_problem(one) for one in told.get("problems") or ()])
-    kind = CODES.get(code)
+    said = inert_line(str(told.get("detail") or told.get("title") or told["code"]), MAX_SAID)
+    kind = CODES.get(told["code"])
     if kind is None:
         return errors.StoreUnavailable(said) if status >= 500 or status in (408, 429) else errors.Refused(said)
+    return _refusal(kind, said, told)
+
+
+def _refusal(kind: type[errors.StepkeepError], said: str, told: Mapping[str, Any]) -> errors.StepkeepError:
     if issubclass(kind, errors.Conflict | errors.KeyReused):
         other = told.get("winner" if issubclass(kind, errors.Conflict) else "earlier")
         return kind(said, other if isinstance(other, dict) else None)
     if issubclass(kind, errors.NotAllowed):
-        rule = str(told.get("rule") or ("key_invalid" if code == "unauthenticated" else ""))
+        rule = str(told.get("rule") or ("key_invalid" if told["code"] == "unauthenticated" else ""))
         return kind(said, rule, told.get("person"), str(told.get("reason") or ""))
     return kind(said)
 

@@ -51,7 +51,7 @@ class SignatureRefused(Exception):
         return type(self), (self.code, str(self))
 
 
-class Delivery(msgspec.Struct, frozen=True, kw_only=True):
+class SignedDelivery(msgspec.Struct, frozen=True, kw_only=True):
     """A delivery whose signature is right. `id` is the same when the sender delivers it again."""
 
     id: str
@@ -96,7 +96,7 @@ def sign(keys: Sequence[bytes], *, id: str, timestamp: int, body: bytes) -> dict
 
 def verify(
     keys: Sequence[bytes], headers: Headers, body: bytes, *, now: int, tolerance: int = TOLERANCE_SECONDS
-) -> Delivery:
+) -> SignedDelivery:
     """A delivery of Standard Webhooks; raises SignatureRefused. `body` is what came over the line, byte for byte."""
     found = _found(headers, (ID, TIMESTAMP, SIGNATURE))
     message_id, written, given = found[ID], found[TIMESTAMP], found[SIGNATURE]
@@ -117,10 +117,10 @@ def verify(
         raise SignatureRefused("too_old", f"the delivery was signed more than {tolerance} s ago")
     if sent_at > now + tolerance:
         raise SignatureRefused("too_new", f"the delivery was signed more than {tolerance} s in the future")
-    return Delivery(id=message_id, sent_at=sent_at)
+    return SignedDelivery(id=message_id, sent_at=sent_at)
 
 
-def verify_github(keys: Sequence[bytes], headers: Headers, body: bytes) -> Delivery:
+def verify_github(keys: Sequence[bytes], headers: Headers, body: bytes) -> SignedDelivery:
     """A delivery of GitHub; raises SignatureRefused. It has no time: the caller must refuse an id that it has seen.
 
     The id is a header that is not signed: a stolen delivery can be sent again under another id. `body_id` gives an id
@@ -139,7 +139,7 @@ def verify_github(keys: Sequence[bytes], headers: Headers, body: bytes) -> Deliv
     event = _optional(headers, GITHUB_EVENT)
     if event is not None and not _EVENT.fullmatch(event):
         raise SignatureRefused("malformed", f"the header {GITHUB_EVENT} is no kind of event")
-    return Delivery(id=found[GITHUB_ID], event=event)
+    return SignedDelivery(id=found[GITHUB_ID], event=event)
 
 
 def body_id(body: bytes) -> str:

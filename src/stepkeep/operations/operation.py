@@ -152,7 +152,7 @@ class Operation:
         return inspect.signature(self.function)
 
     @cached_property
-    def hints(self) -> dict[str, Any]:
+    def hints(self) -> Mapping[str, Any]:
         return get_type_hints(self.function, include_extras=True)
 
     @property
@@ -208,7 +208,7 @@ class Operation:
             raise refusal(wrong)
         return bound.args, bound.kwargs
 
-    def arguments(self, values: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+    def arguments(self, values: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
         """The positional and the named arguments of a call with these values."""
         positional: list[Any] = []
         named = dict(values)
@@ -224,7 +224,7 @@ class Operation:
             named |= more
         return positional, named
 
-    async def called_on(self, engine: Any, values: dict[str, Any], *, is_read: bool = False) -> Any:
+    async def called_on(self, engine: Any, values: Mapping[str, Any], *, is_read: bool = False) -> Any:
         """The answer to a call with these values, on an engine or a client. `is_read`: they were read as the row says,
         for an engine, and are not read again."""
         positional, named = self.arguments(values)

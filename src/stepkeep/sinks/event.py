@@ -21,7 +21,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _encode = msgspec.json.Encoder().encode
 
 
-class Source(StrEnum):
+class EventSource(StrEnum):
     """What an event is derived from. A sink takes events of one or several sources."""
 
     EMITTED = "emitted"
@@ -66,7 +66,7 @@ class OutgoingEvent(msgspec.Struct, frozen=True, kw_only=True):
     seq: int
     number: int
     type: str
-    source: Source
+    source: EventSource
     at: int
     data: bytes
     workflow: str
@@ -88,7 +88,7 @@ class OutgoingEvent(msgspec.Struct, frozen=True, kw_only=True):
         """Its data, decoded."""
         return msgspec.json.decode(self.data)
 
-    def envelope(self) -> dict[str, Any]:
+    def envelope(self) -> Mapping[str, Any]:
         """The event as CloudEvents 1.0."""
         about = {"correlationid": self.correlation_id, "runid": self.run_id}
         if self.worker is not None:

@@ -16,7 +16,7 @@ from stepkeep.sinks.event import OutgoingEvent
 from stepkeep.sinks.interface import Sink, SinkContext, SinkFailed, SinkKind
 
 
-class HandlerOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class HandlerSinkOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`handler` is the name under which the function is registered."""
 
     handler: str
@@ -25,7 +25,7 @@ class HandlerOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 class HandlerSink:
     """Calls one function."""
 
-    def __init__(self, options: HandlerOptions, context: SinkContext) -> None:
+    def __init__(self, options: HandlerSinkOptions, context: SinkContext) -> None:
         self._name, self._call = options.handler, context.call
 
     async def send(self, event: OutgoingEvent) -> None:
@@ -35,11 +35,13 @@ class HandlerSink:
         """The function belongs to the worker."""
 
 
-async def _open_handler(options: HandlerOptions, context: SinkContext) -> Sink:
+async def _open_handler(options: HandlerSinkOptions, context: SinkContext) -> Sink:
     return HandlerSink(options, context)
 
 
-HANDLER = SinkKind(name="handler", summary="a Python function of a worker", options=HandlerOptions, open=_open_handler)
+HANDLER = SinkKind(
+    name="handler", summary="a Python function of a worker", options=HandlerSinkOptions, open=_open_handler
+)
 
 
 class HostOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

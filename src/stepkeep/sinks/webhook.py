@@ -14,7 +14,7 @@ from email.utils import parsedate_to_datetime
 import msgspec
 
 from stepkeep.kernel.errors import InvalidInput
-from stepkeep.network.client import Answer, Client
+from stepkeep.network.client import GuardedClient, HttpAnswer
 from stepkeep.network.failures import CannotSend, RequestFailed
 from stepkeep.network.guard import Guard
 from stepkeep.network.signatures import read_key, sign
@@ -44,7 +44,7 @@ class WebhookSink:
 
     def __init__(self, options: WebhookOptions, context: SinkContext) -> None:
         self._options, self._context = options, context
-        self._client = Client(Guard(context.reach), max_answer=MAX_ANSWER, seconds=options.seconds)
+        self._client = GuardedClient(Guard(context.reach), max_answer=MAX_ANSWER, seconds=options.seconds)
 
     async def send(self, event: OutgoingEvent) -> None:
         keys = [read_key(await self._context.secret(name)) for name in self._options.secrets]
@@ -62,7 +62,7 @@ def traced(event: OutgoingEvent) -> dict[str, str]:
     return {} if trace is None else {"traceparent": trace}
 
 
-async def post(client: Client, url: str, headers: dict[str, str], body: bytes) -> None:
+async def post(client: GuardedClient, url: str, headers: dict[str, str], body: bytes) -> None:
     """Send one request; raises SinkFailed unless the answer acknowledges it."""
     try:
         answer = await client.send("POST", url, headers=headers, content=body)
@@ -74,7 +74,7 @@ async def post(client: Client, url: str, headers: dict[str, str], body: bytes) -
         )
 
 
-def retry_after(answer: Answer) -> float | None:
+def retry_after(answer: HttpAnswer) -> float | None:
     """The pause that the receiver asks for with 429 or 503, as seconds or as a date."""
     said = answer.headers.get("retry-after", "").strip()
     if answer.status not in (429, 503) or not said:
@@ -148,7 +148,7 @@ class RunWebhookSink:
         if self._options.secret is not None:
             key = (await self._context.secret(self._options.secret)).encode()
             headers["x-signature"] = hmac.new(key, body, hashlib.sha256).hexdigest()
-        client = Client(Guard(self._context.reach), max_answer=MAX_ANSWER, seconds=SECONDS)
+        client = GuardedClient(Guard(self._context.reach), max_answer=MAX_ANSWER, seconds=SECONDS)
         try:
             await post(client, self._options.url, headers, body)
         finally:

@@ -32,6 +32,11 @@ from stepkeep.store.rows import (
     Held,
     HoldRow,
     KeyWant,
+    LimitHold,
+    LimitKey,
+    LimitKeyRow,
+    LimitLine,
+    LimitWait,
     Mailbox,
     TriggerKey,
     TriggerRow,
@@ -189,6 +194,8 @@ class More(msgspec.Struct, frozen=True, kw_only=True):
     """Tenants whose execution slots are to be locked and counted, after all runs and business keys."""
     resources: tuple[str, ...] = ()
     """Tenants whose resources are to be locked and read, after all runs and business keys."""
+    limits: tuple[LimitKey, ...] = ()
+    """Keys of limits to lock and read, after the resources. They are asked for once, all together."""
 
 
 class Loaded(msgspec.Struct, kw_only=True):
@@ -203,8 +210,8 @@ class Loaded(msgspec.Struct, kw_only=True):
     and steps are locked and loaded. `authorities` has what the callers of `Want.people` bring. `mailboxes` has what was
     found under the locks of `More.keys`, after which `now` is read again. `adoptions` has what was adopted from the
     runs of `More.adoptions`, `slots` how many slots are held in the tenants of `More.slots`, `resources` what steps
-    hold in those of `More.resources`. `barred` has existing runs that must not be changed, with the reason: Unreadable
-    or Quarantined. `passed_over` counts claimable steps that are
+    hold in those of `More.resources`, `limits` the rows of the keys of `More.limits`. `barred` has existing runs
+    that must not be changed, with the reason: Unreadable or Quarantined. `passed_over` counts claimable steps that are
     not proposed because their run is barred.
     """
 
@@ -235,6 +242,9 @@ class Loaded(msgspec.Struct, kw_only=True):
     adoptions: dict[RunKey, tuple[AdoptionRow, ...]] = {}
     slots: dict[str, Held] = {}
     resources: dict[str, tuple[HoldRow, ...]] = {}
+    limits: dict[LimitKey, LimitKeyRow] = {}
+    lines: set[tuple[LimitKey, int]] = set()
+    """The keys of `limits` under which steps of a queue are parked."""
     barred: dict[RunKey, Unreadable | Quarantined] = {}
     passed_over: int = 0
 
@@ -267,6 +277,29 @@ class NewRun(msgspec.Struct, frozen=True, kw_only=True):
     rows: Rows = msgspec.field(default_factory=Rows)
 
 
+class LimitChange(msgspec.Struct, kw_only=True):
+    """What a transaction writes of limits, `at` a moment. The keys are locked, but for those of `ended`, which the
+    write locks."""
+
+    at: int = 0
+    keys: list[LimitKeyRow] = []
+    holds: list[LimitHold] = []
+    ended: list[tuple[str, str, int, int]] = []
+    """Claims that end: (tenant, run id, step number, fence). Their places are free from the commit on."""
+    parked: list[LimitWait] = []
+    left: list[tuple[str, str, int]] = []
+    """Steps that are parked no more."""
+    begun: list[LimitLine] = []
+    """Lines that begin now, unless they are there."""
+    lines: list[LimitLine] = []
+    """When lines are looked at again."""
+    searched: list[LimitLine] = []
+    """Lines in which every step was looked at: those that are empty go."""
+
+    def __bool__(self) -> bool:
+        return any((self.keys, self.ended, self.parked, self.left, self.lines, self.searched))
+
+
 class RunChange(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The new value of a run row. The write must find the row at journal sequence `was`, or fail as a whole."""
 
@@ -289,6 +322,7 @@ class Write(msgspec.Struct, kw_only=True):
     attempts: list[Attempt] = []
     entries: list[SealedEntry] = []
     rows: Rows = msgspec.field(default_factory=Rows)
+    limits: LimitChange = msgspec.field(default_factory=LimitChange)
     only_hot: bool = False
 
     @property
@@ -299,7 +333,7 @@ class Write(msgspec.Struct, kw_only=True):
     @property
     def is_plain(self) -> bool:
         """Whether it has only these, or only runs that are new with nothing but their steps."""
-        if self.rows:
+        if self.rows or self.limits:
             return False
         if not self.new_runs:
             return True

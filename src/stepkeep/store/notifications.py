@@ -50,8 +50,9 @@ CLOSED_IN_FLIGHT = frozenset({AttemptState.CANCELLED, AttemptState.LOST})
 
 EVENT_ROWS = frozenset({OutboxEntry, Delivery})
 
-MOST_NAMES = 64
-"""How many runs one notification names for a topic. A payload of PostgreSQL has at most 8,000 bytes."""
+MOST_NAMES = 200
+"""How many runs one notification names for a topic: as many as a payload of PostgreSQL holds, which has at most 8,000
+bytes. A process polls all of its waiters for a notification without names."""
 
 MOST_BYTES = 7_900
 
@@ -77,9 +78,14 @@ def encode(sender: str, notification: Notification) -> str:
     >>> encode("a1", Notification(frozenset({7, 0}), {0: frozenset({"r-1"})}))
     'a1 0:r-1,7'
     """
-    topics = sorted(notification.topics or ())
-    text = f"{sender} {','.join(_encode_topic(topic, notification.runs.get(topic)) for topic in topics)}"
-    return text if len(text) <= MOST_BYTES else f"{sender} any"
+    topics, named = sorted(notification.topics or ()), dict(notification.runs)
+    while True:
+        text = f"{sender} {','.join(_encode_topic(topic, named.get(topic)) for topic in topics)}"
+        if len(text) <= MOST_BYTES:
+            return text
+        if not named:
+            return f"{sender} any"
+        del named[max(named, key=lambda topic: len(named[topic]))]
 
 
 def _encode_topic(topic: int, runs: frozenset[str] | None) -> str:

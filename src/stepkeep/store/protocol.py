@@ -44,6 +44,7 @@ from stepkeep.store.change import (
 from stepkeep.store.children import ChildStore
 from stepkeep.store.deliveries import DeliveryStore
 from stepkeep.store.jobs import JobStore
+from stepkeep.store.limits import LimitStore
 from stepkeep.store.part import Rows, Statement
 from stepkeep.store.people import PeopleStore
 from stepkeep.store.principals import MakeChange
@@ -166,12 +167,14 @@ class Store(ABC):
 
     `clock_offset` (microseconds) is added to every reading of the database clock, for tests. The store sends
     notifications through `notifier` after each commit that concerns other processes. `parallel_commits` is how many
-    groups it commits in parallel; more would only be smaller. `prefers_optimistic_claims` tells that reading
+    groups it commits in parallel; more would only be smaller. `divides_batches` tells that a large group is better
+    committed as two, because one is written while the other is decided. `prefers_optimistic_claims` tells that reading
     without locks and writing if unchanged costs less than one transaction with locks. `is_embedded` tells that
     it is a file of this machine: opening an engine also migrates it, and its workers run commands by default.
     """
 
     parallel_commits: int
+    divides_batches = False
     prefers_optimistic_claims: bool
     is_embedded: bool
     clock_offset: int
@@ -186,6 +189,7 @@ class Store(ABC):
     children: ChildStore
     slots: SlotStore
     resources: ResourceStore
+    limits: LimitStore
     jobs: JobStore
 
     @property
@@ -678,7 +682,7 @@ class Store(ABC):
         self.people = self._make_people(*part, write=self._write_people, read_authorities=self._read_authorities)
         self.audit, self.quotas, self.triggers = AuditStore(*part), QuotaStore(*part), TriggerStore(*part)
         self.deliveries, self.children, self.jobs = DeliveryStore(*part), ChildStore(*part), JobStore(*part)
-        self.slots, self.resources = SlotStore(*part), ResourceStore(*part)
+        self.slots, self.resources, self.limits = SlotStore(*part), ResourceStore(*part), LimitStore(*part)
 
     async def _read_of_run(
         self, table: str, convert: Convert[T], statement: str, tenant: str, run_id: str, *arguments: Any

@@ -6,7 +6,7 @@ whole history of the run.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from stepkeep.kernel.errors import InvalidInput
@@ -40,7 +40,7 @@ class BenchRun:
         """Everything about the run now."""
         return self._bench.call(self._bench.engine.show(self.id))
 
-    def show(self, as_: str) -> dict[str, Any]:
+    def show(self, as_: str) -> Mapping[str, Any]:
         """The run in a dialect."""
         return self._bench.call(self._bench.engine.show(self.id, as_=as_))
 

@@ -3,7 +3,13 @@
  * another scope than `read` says so, and is offered to no other reader.
  */
 import { approvalsPage } from "./pages/approvals.js";
-import { auditPage, jobsPage, keysPage, outboxPage, policiesPage, triggersPage, usersPage } from "./pages/lists.js";
+import { auditPage } from "./pages/audit.js";
+import { jobsPage } from "./pages/jobs.js";
+import { keysPage } from "./pages/keys.js";
+import { outboxPage } from "./pages/outbox.js";
+import { policiesPage } from "./pages/policies.js";
+import { triggersPage } from "./pages/triggers.js";
+import { usersPage } from "./pages/users.js";
 import { overviewPage } from "./pages/overview.js";
 import { runPage } from "./pages/run.js";
 import { runsPage } from "./pages/runs.js";

@@ -98,6 +98,7 @@ class Context:
         "_calling": "",
         "_checkpoints": "",
         "_cost": "",
+        "_counts": "",
         "_emitted": "",
         "_emitted_bytes": "",
         "_input": "",
@@ -179,6 +180,7 @@ class Context:
         self._progressed = progressed
         self._checkpoints: Checkpoints = LocalCheckpoints() if checkpoints is None else checkpoints
         self._calling: set[str] = set()
+        self._counts: dict[str, int] | None = None
 
     @property
     def input(self) -> Any:
@@ -261,6 +263,13 @@ class Context:
             return await await_once(self._checkpoints, name, call)
         finally:
             self._calling.discard(name)
+
+    def counted(self, name: str) -> int:
+        """How often this attempt has asked for a checkpoint of this kind, this time included."""
+        if self._counts is None:
+            self._counts = {}
+        self._counts[name] = count = self._counts.get(name, 0) + 1
+        return count
 
     def _begin(self, name: str) -> None:
         if name in self._calling:

@@ -11,7 +11,7 @@ import typer
 
 from stepkeep.cli.arguments import LARGEST
 from stepkeep.cli.printer import FAILED, SUCCEEDED, answer, overwrite, say, warn
-from stepkeep.cli.settings import Needs, Settings, with_settings
+from stepkeep.cli.settings import CommandNeeds, Settings, with_settings
 from stepkeep_lab.cli.lab_ablation import ablation
 from stepkeep_lab.cli.lab_campaign import campaign
 from stepkeep_lab.cli.lab_check import check
@@ -120,21 +120,21 @@ def mutants(
     return FAILED if missed else SUCCEEDED
 
 
-app.command("simulate")(with_settings(simulate, Needs.NOTHING))
-app.command("mutants")(with_settings(mutants, Needs.NOTHING))
-app.command("campaign")(with_settings(campaign, Needs.NOTHING))
-app.command("stores")(with_settings(stores, Needs.NOTHING))
-app.command("views")(with_settings(views, Needs.NOTHING))
-app.command("truth")(with_settings(truth, Needs.NOTHING))
-app.command("check")(with_settings(check, Needs.NOTHING))
-app.command("torture")(with_settings(torture, Needs.NOTHING))
-app.command("misdeeds")(with_settings(misdeeds, Needs.NOTHING))
-app.command("fuzz")(with_settings(fuzz, Needs.NOTHING))
-app.command("neighbour")(with_settings(neighbour, Needs.NOTHING))
-app.command("forgeries")(with_settings(forgeries, Needs.NOTHING))
-app.command("packs")(with_settings(packs, Needs.NOTHING))
-app.command("ablation")(with_settings(ablation, Needs.NOTHING))
-app.command("proof")(with_settings(proof, Needs.NOTHING))
+app.command("simulate")(with_settings(simulate, CommandNeeds.NOTHING))
+app.command("mutants")(with_settings(mutants, CommandNeeds.NOTHING))
+app.command("campaign")(with_settings(campaign, CommandNeeds.NOTHING))
+app.command("stores")(with_settings(stores, CommandNeeds.NOTHING))
+app.command("views")(with_settings(views, CommandNeeds.NOTHING))
+app.command("truth")(with_settings(truth, CommandNeeds.NOTHING))
+app.command("check")(with_settings(check, CommandNeeds.NOTHING))
+app.command("torture")(with_settings(torture, CommandNeeds.NOTHING))
+app.command("misdeeds")(with_settings(misdeeds, CommandNeeds.NOTHING))
+app.command("fuzz")(with_settings(fuzz, CommandNeeds.NOTHING))
+app.command("neighbour")(with_settings(neighbour, CommandNeeds.NOTHING))
+app.command("forgeries")(with_settings(forgeries, CommandNeeds.NOTHING))
+app.command("packs")(with_settings(packs, CommandNeeds.NOTHING))
+app.command("ablation")(with_settings(ablation, CommandNeeds.NOTHING))
+app.command("proof")(with_settings(proof, CommandNeeds.NOTHING))
 app.add_typer(golden, name="golden")
 
 

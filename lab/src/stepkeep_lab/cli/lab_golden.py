@@ -9,7 +9,7 @@ import typer
 
 from stepkeep.cli.arguments import LARGEST
 from stepkeep.cli.printer import FAILED, SUCCEEDED, answer, say, warn
-from stepkeep.cli.settings import Needs, Settings, with_settings
+from stepkeep.cli.settings import CommandNeeds, Settings, with_settings
 from stepkeep.kernel.errors import InvalidInput
 
 golden = typer.Typer(help="Record what the engine does, and see where it has changed.", no_args_is_help=True)
@@ -72,5 +72,5 @@ def _parts(only: list[str] | None) -> tuple[str, ...]:
     return tuple(only or PARTS)
 
 
-golden.command("record")(with_settings(record, Needs.NOTHING))
-golden.command("check")(with_settings(check, Needs.NOTHING))
+golden.command("record")(with_settings(record, CommandNeeds.NOTHING))
+golden.command("check")(with_settings(check, CommandNeeds.NOTHING))

@@ -16,8 +16,8 @@ import msgspec
 
 from stepkeep.conformance.certificate import differences_from
 from stepkeep.conformance.encoding import compact
-from stepkeep.conformance.replay import replay_lines
 from stepkeep.conformance.verify import verify_lines
+from stepkeep.conformance.words.replay import replay_lines
 from stepkeep.dialects import registry
 from stepkeep.operations.logs.log import canonical_machines
 from stepkeep_lab.forgeries.kinds import Kind, all_kinds

@@ -10,8 +10,8 @@ import hashlib
 from itertools import groupby
 from typing import Any
 
-from stepkeep.conformance.dialect_line import line_hash
 from stepkeep.conformance.encoding import GENESIS, cause_text, chained, compact, entry_bytes, hop_text, parse
+from stepkeep.conformance.words.dialect_line import line_hash
 
 Line = dict[str, Any]
 DEFINITION, HEAD = "journal_definition", "journal_head"

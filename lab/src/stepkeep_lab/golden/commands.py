@@ -203,6 +203,12 @@ slots clear --workflow flow
 resources set gpu 2
 resources list
 resources clear gpu
+limits set api --running 2
+limits set api --rate 100/1m --burst 20 --for acme --reason "a good customer"
+limits list
+limits show api
+limits clear api --for acme
+limits clear api
 network allow 127.0.0.1
 network list
 network remove 127.0.0.1
@@ -272,6 +278,7 @@ ELSEWHERE = {
     "lab": "part of the laboratory",
     "state": "it writes files, which have tests of their own",
     "db grants": "the document grants.sql has it",
+    "statistics": "it counts by spans of time and orders by durations; its operation has tests of its own",
 }
 
 UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|\b[0-9a-f]{16}\b")

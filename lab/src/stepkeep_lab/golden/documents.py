@@ -103,8 +103,8 @@ def _openapi() -> str:
     from stepkeep.api.app import create_app
     from stepkeep.engine import AsyncEngine
 
-    described = create_app(AsyncEngine("sqlite:///unused.db")).openapi()
-    components = described.pop("components")
+    described: dict[str, Any] = {**create_app(AsyncEngine("sqlite:///unused.db")).openapi()}
+    components = {**described.pop("components")}
     schemas = components.pop("schemas")
 
     def resolved(value: Any, above: tuple[str, ...] = ()) -> Any:

@@ -19,7 +19,7 @@ from stepkeep.kernel.decide.decision import Accepted, Claimer
 from stepkeep.kernel.errors import ConnectionLost, StepkeepError, StoreUnavailable
 from stepkeep.kernel.machine.events import StepReported
 from stepkeep.kernel.people.authority import Caller
-from stepkeep.network.service import ServerEvent, Service, ServiceAnswer
+from stepkeep.network.service import RemoteService, ServerEvent, ServiceAnswer
 from stepkeep.operations.access import Access, Credential, parse_key
 from stepkeep.operations.people.keys import create_key
 from stepkeep.operations.pipeline.batch import Answer
@@ -132,7 +132,7 @@ class ServiceWire(FaultyWire):
             answer.set_exception(ConnectionLost(why))
 
 
-class SimulatedService(Service):
+class SimulatedService(RemoteService):
     """What a remote worker knows of the service."""
 
     def __init__(self, stage: Stage, server: Server, process: Process, key: Credential) -> None:

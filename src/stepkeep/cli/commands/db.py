@@ -11,7 +11,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 from stepkeep.cli.answering import print_value, require_database
 from stepkeep.cli.arguments import arg, opt
 from stepkeep.cli.command import Commands
-from stepkeep.cli.settings import Needs, Settings
+from stepkeep.cli.settings import CommandNeeds, Settings
 from stepkeep.edges.safe_text import inert_line
 from stepkeep.kernel.errors import InvalidInput
 
@@ -25,13 +25,13 @@ Answered = tuple["SchemaStatus", "list[RunKey]", list[list[str]], list[str]]
 db = Commands("db", "Look after the database.")
 
 
-@db.command("migrate", Needs.DATABASE)
+@db.command("migrate", CommandNeeds.DATABASE)
 def migrate(settings: Settings) -> int:
     """Bring the database's schema up to date; what is there already is left alone."""
     return _print_counts(settings, asyncio.run(_ask(settings, migrating=True)))
 
 
-@db.command("status", Needs.DATABASE)
+@db.command("status", CommandNeeds.DATABASE)
 def status(settings: Settings) -> int:
     """Say which migrations the database has, whether any run is stuck, and whether the record of people holds.
 
@@ -40,7 +40,7 @@ def status(settings: Settings) -> int:
     return _print_counts(settings, asyncio.run(_ask(settings, migrating=False)))
 
 
-@db.command("maintain", Needs.DATABASE)
+@db.command("maintain", CommandNeeds.DATABASE)
 def maintain(settings: Settings) -> int:
     """Make the coming weeks of the journal and drop those that retention has emptied. Exit status 1 when put off.
 
@@ -59,7 +59,7 @@ def maintain(settings: Settings) -> int:
     return print_value(settings, {"maintenance": view}, words(), failed=done.put_off or done.weeks_denied)
 
 
-@db.command("backup", Needs.DATABASE)
+@db.command("backup", CommandNeeds.DATABASE)
 def backup(
     settings: Settings,
     file: Annotated[str, arg("FILE", "The new file. An existing one is never overwritten.")],
@@ -81,7 +81,7 @@ def backup(
     return print_value(settings, {"backup": {"file": file, "size_bytes": size}}, said)
 
 
-@db.command("grants", Needs.DATABASE)
+@db.command("grants", CommandNeeds.DATABASE)
 def grants(
     settings: Settings,
     role: Annotated[str, arg("ROLE", "A role of the PostgreSQL server.")],

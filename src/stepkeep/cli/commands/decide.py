@@ -47,17 +47,17 @@ def decided(settings: Settings, run: str, decide: Callable[[AsyncEngine, str], A
 
 def and_run(
     run: str, decide: Callable[[AsyncEngine, str], Awaitable[Answer]]
-) -> Callable[[AsyncEngine], Awaitable[dict[str, Any]]]:
+) -> Callable[[AsyncEngine], Awaitable[Mapping[str, Any]]]:
     """Put a request to the engine; its answer comes together with the run as it then stands."""
 
-    async def work(engine: AsyncEngine, run_id: str) -> dict[str, Any]:
+    async def work(engine: AsyncEngine, run_id: str) -> Mapping[str, Any]:
         record = await decide(engine, run_id)
         return {"decision": record, **await engine.show(run_id)}
 
     return of_run(run, work)
 
 
-def recorded(said: dict[str, Any], _: CommandValues | None) -> Iterator[str]:
+def recorded(said: Mapping[str, Any], _: CommandValues | None) -> Iterator[str]:
     record, now = said["decision"], said["run"]
     what = record.get("decision") or record.get("outcome")
     step = f"{record.step} " if record.get("step") else ""

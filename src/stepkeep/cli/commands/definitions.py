@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from stepkeep.cli.answering import SHORTEST_ID, find_run, of_run, print_answer, print_value, table
 from stepkeep.cli.arguments import LARGEST, Apps, By, Elsewhere, Text, WrittenAs, arg, opt
 from stepkeep.cli.command import Commands, CommandValues, program
-from stepkeep.cli.failures import problem_view
 from stepkeep.cli.printer import BAD_USAGE, SUCCEEDED, answer, console, page, quiet_stdout
 from stepkeep.cli.session import is_python, load_handlers, load_workflow, workflow_in
-from stepkeep.cli.settings import Needs, Settings
+from stepkeep.cli.settings import CommandNeeds, Settings
 from stepkeep.definition.bounds import MAX_VERSION
 from stepkeep.kernel.errors import InvalidInput
 
@@ -125,7 +124,7 @@ def show_schema(found: SchemaView, _: CommandValues) -> list[str]:
     return msgspec.json.format(msgspec.json.encode(found.schema.document)).decode().splitlines()
 
 
-@program.command("check", Needs.NOTHING)
+@program.command("check", CommandNeeds.NOTHING)
 def check(
     settings: Settings,
     file: Annotated[str, arg("FILE", "A definition: YAML, JSON or Python.")],
@@ -145,8 +144,8 @@ def check(
         "ok": is_ok,
         **{name: getattr(made, field, None) for name, field in CHECKED.items()},
         "steps": None if made is None else len(made.steps),
-        "problems": [problem_view(problem) for problem in report.problems],
-        "warnings": [problem_view(warning) for warning in report.warnings],
+        "problems": [asdict(problem) for problem in report.problems],
+        "warnings": [asdict(warning) for warning in report.warnings],
     }
     if explain and made is not None and settings.json:
         from stepkeep.cli.render.explained import plain_definition
@@ -186,7 +185,7 @@ def _count(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
-@program.command("dialects", Needs.NOTHING)
+@program.command("dialects", CommandNeeds.NOTHING)
 def dialects(
     settings: Settings,
     name: Annotated[Text, arg("NAME", "One dialect, in full.")] = None,
@@ -222,7 +221,7 @@ def dialects(
     return SUCCEEDED
 
 
-def description(judged: Judged) -> dict[str, Any]:
+def description(judged: Judged) -> Mapping[str, object]:
     """All that a dialect's file says, as JSON."""
     return {
         "name": judged.name,
@@ -316,6 +315,27 @@ def version_in(text: str) -> tuple[str, int] | None:
     return name, int(version)
 
 
+def _preview(told: Any, settings: Settings, options: Sequence[str]) -> Iterator[str]:
+    if "allowed" in told:
+        yield from _one(told)
+        if told.allowed:
+            yield f"Do it: {settings.command('migrate', told.run_id, *options)}"
+    else:
+        yield from _all(told)
+        if told.could_migrate:
+            yield f"Do it: {settings.command('migrate', *options)}"
+
+
+def _migrated(told: Any, settings: Settings) -> Iterator[str]:
+    if "job" in told:
+        yield f"job {told.job} migrates {told.runs} live runs to version {told.to}; workers carry it out"
+        yield f"Follow it: {settings.command('jobs', 'show', told.job)}"
+    else:
+        again = "" if told.created else " (it was migrated before)"
+        yield f"run {told.run_id} goes on as {told.new_run_id} under version {told.version}{again}"
+        yield f"look at it with: {settings.command('show', told.new_run_id)}"
+
+
 @program.command("migrate")
 def migrate(
     settings: Settings,
@@ -350,25 +370,12 @@ def migrate(
             return await migrations.preview(run_id, to, by=by)
         return await migrations.migrate(run_id, to, reason=reason, by=by)
 
-    def words(told: Any) -> Iterator[str]:
-        if dry_run:
-            yield from _all(told) if all_of is not None else _one(told)
-            if told.could_migrate if all_of is not None else told.allowed:
-                typed = {"--all": all_of, "--of": of, "--to": to, "--reason": reason or None, "--by": by}
-                options = [word for name, value in typed.items() if value is not None for word in (name, str(value))]
-                yield f"Do it: {settings.command('migrate', *([told.run_id] if all_of is None else []), *options)}"
-        elif all_of is not None:
-            yield f"job {told.job} migrates {told.runs} live runs to version {told.to}; workers carry it out"
-            yield f"Follow it: {settings.command('jobs', 'show', told.job)}"
-        else:
-            again = "" if told.created else " (it was migrated before)"
-            yield f"run {told.run_id} goes on as {told.new_run_id} under version {told.version}{again}"
-            yield f"look at it with: {settings.command('show', told.new_run_id)}"
-
+    typed = {"--all": all_of, "--of": of, "--to": to, "--reason": reason or None, "--by": by}
+    options = [word for name, value in typed.items() if value is not None for word in (name, str(value))]
     return print_answer(
         settings,
         work,
-        words,
+        lambda told: _preview(told, settings, options) if dry_run else _migrated(told, settings),
         under="migration",
         fails=lambda told: told.get("must_stay") or not told.get("allowed", True),
     )

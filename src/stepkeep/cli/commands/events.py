@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,7 +11,7 @@ from stepkeep.cli.answering import print_answer, table
 from stepkeep.cli.arguments import CURSOR, Apps, By, Input, Text, Texts, arg, opt
 from stepkeep.cli.command import Commands, CommandValues, program
 from stepkeep.cli.commands.decide import and_run, stands
-from stepkeep.cli.policies import Policies
+from stepkeep.cli.policies import StepPolicies
 from stepkeep.cli.printer import warn
 from stepkeep.cli.session import json_value, load_handlers, load_workflow, looks_like_a_file
 from stepkeep.cli.settings import Settings
@@ -38,7 +38,7 @@ SINK_NAME = arg("NAME", "The name of the sink.")
 NO_SINK = "there is no sink: add one with stepkeep sinks add"
 
 
-def _options(given: Sequence[str], _: str) -> dict[str, Any]:
+def _options(given: Sequence[str], _: str) -> Mapping[str, Any]:
     """`name=value` pairs. A value that is JSON is read as such; a name that comes twice makes a list."""
     found: dict[str, Any] = {}
     for one in given:
@@ -122,7 +122,7 @@ def try_out(
         settings.require_database("sinks test with --http-allow, --secrets-dir or --secrets-file")
     given: dict[str, Any] = {}
     if settings.server is None:
-        options = Policies(http_allow=http_allow, secrets_dir=secrets_dir, secrets_file=secrets_file).options()
+        options = StepPolicies(http_allow=http_allow, secrets_dir=secrets_dir, secrets_file=secrets_file).options()
         given = {"http": options["http"], "secrets": options["secrets"]}
 
     def words(found: TestedSink) -> str | None:
@@ -227,7 +227,7 @@ hooks = Commands("hooks", "Inbound webhooks that become messages or starts of ru
 HOOK = arg("NAME", "The hook.")
 
 
-def _mapping(file: Path, _: str = "") -> dict[str, Any]:
+def _mapping(file: Path, _: str = "") -> Mapping[str, Any]:
     from stepkeep.definition.text.document import read_document
 
     data: Any = read_document(file).data
@@ -324,12 +324,12 @@ def send(
         options = {"key": key, "correlation_id": correlation, "idempotency_key": idempotency_key, "ttl": ttl}
         options |= {"message_id": message_id, "by": by, "input": json_value(input, "--input")}
 
-        async def work(engine: AsyncEngine) -> dict[str, Any]:
+        async def work(engine: AsyncEngine) -> Mapping[str, Any]:
             workflow = None if start is None else await _workflow(settings, engine, start, handlers)
             record = await engine.send(name=event, payload=value, start=workflow, **options)
             return {"decision": record, **({} if record.run_id is None else await engine.show(record.run_id))}
 
-    def words(said: dict[str, Any]) -> Iterator[str]:
+    def words(said: Mapping[str, Any]) -> Iterator[str]:
         run = said.get("run")
         yield f"{event} {_fate(said['decision'])}{f'; {stands(run)}' if run else ''}"
         if not run:

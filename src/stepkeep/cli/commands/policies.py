@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 from stepkeep.cli.answering import Words, print_value
 from stepkeep.cli.arguments import arg
 from stepkeep.cli.command import Commands, CommandValues
-from stepkeep.cli.settings import Needs, Settings
+from stepkeep.cli.settings import CommandNeeds, Settings
 
 if TYPE_CHECKING:
     from stepkeep.operations.people.policies import PolicyList, PolicyRevision, PolicyView, Replay
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 policy = Commands("policies", "Rules that allow, hold or deny steps before they run.")
 
 
-@policy.command("test", Needs.NOTHING)
+@policy.command("test", CommandNeeds.NOTHING)
 def test(
     settings: Settings,
     file: Annotated[Path, arg("FILE", "The policy document, with its cases.")],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,7 +13,7 @@ from stepkeep.cli.answering import print_value, read_key, service_address, table
 from stepkeep.cli.arguments import Text, arg, opt
 from stepkeep.cli.command import Commands
 from stepkeep.cli.profiles import Profile, complete_profile, profiles_file, read_profiles, write_profiles
-from stepkeep.cli.settings import Needs, Settings
+from stepkeep.cli.settings import CommandNeeds, Settings
 from stepkeep.edges.redaction import database_url
 from stepkeep.kernel.errors import InvalidInput
 
@@ -23,7 +24,7 @@ Name = Annotated[str, arg("NAME", "The profile.", autocompletion=complete_profil
 Chosen = Annotated[Text, arg("[NAME]", "The profile; the one in use without it.", autocompletion=complete_profile)]
 
 
-@profile.command("add", Needs.NOTHING)
+@profile.command("add", CommandNeeds.NOTHING)
 def add(
     settings: Settings,
     name: Annotated[str, arg("NAME", "Its name.")],
@@ -55,7 +56,7 @@ def add(
     return _print_profile(settings, replace(made, name=name), is_used=use or known.use == name)
 
 
-@profile.command("list", Needs.NOTHING)
+@profile.command("list", CommandNeeds.NOTHING)
 def list_(settings: Settings) -> int:
     """List the profiles."""
     found = read_profiles()
@@ -74,7 +75,7 @@ def list_(settings: Settings) -> int:
     return print_value(settings, {"profiles": rows, "file": str(profiles_file())}, None)
 
 
-@profile.command("show", Needs.NOTHING)
+@profile.command("show", CommandNeeds.NOTHING)
 def show(settings: Settings, name: Chosen = None) -> int:
     """Show a profile. Of its key it says where it is, and never what it is."""
     found = read_profiles()
@@ -84,7 +85,7 @@ def show(settings: Settings, name: Chosen = None) -> int:
     return _print_profile(settings, chosen, is_used=chosen.name == found.use)
 
 
-@profile.command("use", Needs.NOTHING)
+@profile.command("use", CommandNeeds.NOTHING)
 def use(
     settings: Settings,
     name: Chosen = None,
@@ -101,7 +102,7 @@ def use(
     return print_value(settings, {"profile": None}, "no profile is in use")
 
 
-@profile.command("remove", Needs.NOTHING)
+@profile.command("remove", CommandNeeds.NOTHING)
 def remove(settings: Settings, name: Name) -> int:
     """Remove a profile, with the key that it holds. A file of the key stays."""
     found = read_profiles()
@@ -138,7 +139,7 @@ def _print_profile(settings: Settings, one: Profile, *, is_used: bool) -> int:
     return print_value(settings, {"profile": view, "file": str(profiles_file())}, said)
 
 
-def _view(one: Profile, *, is_used: bool) -> dict[str, Any]:
+def _view(one: Profile, *, is_used: bool) -> Mapping[str, Any]:
     kept = None if one.key is None else f"in {profiles_file()}"
     return {
         "profile": one.name,
@@ -150,7 +151,7 @@ def _view(one: Profile, *, is_used: bool) -> dict[str, Any]:
     }
 
 
-def _address_of(view: dict[str, Any]) -> str:
+def _address_of(view: Mapping[str, Any]) -> str:
     if view["server"] is not None:
         return str(view["server"])
     return str(view["db"]) + ("" if view["tenant"] == "default" else f", tenant {view['tenant']}")

@@ -13,7 +13,7 @@ from stepkeep.cli.answering import ask, find_run, of_run, open_engine, print_ans
 from stepkeep.cli.arguments import LARGEST, ArchiveRoot, As, Text, Texts, arg, finite, opt
 from stepkeep.cli.command import Commands, program
 from stepkeep.cli.printer import SUCCEEDED, binary_output, say, warn
-from stepkeep.cli.settings import Needs, Settings
+from stepkeep.cli.settings import CommandNeeds, Settings
 from stepkeep.edges.safe_text import inert_json
 from stepkeep.kernel.errors import InvalidInput
 
@@ -61,7 +61,7 @@ def export(
     return print_value(settings, {"export": {"file": output, "lines": count}}, said)
 
 
-@log.command("verify", Needs.NOTHING)
+@log.command("verify", CommandNeeds.NOTHING)
 def verify(
     settings: Settings,
     file: Annotated[str, arg("FILE", "A log, packed or not, or an archive's manifest; - reads a pipe.")],
@@ -154,7 +154,7 @@ async def write_log_of_service(
 def judge(file: str, as_: str | None = None) -> Report:
     """The verdict on a log file or an archive, in canonical names or in a dialect's words."""
     from stepkeep.conformance.archive import MANIFEST, Unpacked, open_log, unpacked, verify_archive
-    from stepkeep.conformance.arrows import REFERENCE
+    from stepkeep.conformance.machines import REFERENCE
     from stepkeep.conformance.validate import validate
     from stepkeep.dialects import registry
     from stepkeep.dialects.registry import judged
@@ -182,7 +182,7 @@ def judge(file: str, as_: str | None = None) -> Report:
 state = Commands("state", "Write the state files of workstreams.")
 
 
-@state.command("export", Needs.DATABASE)
+@state.command("export", CommandNeeds.DATABASE)
 def export_state(
     settings: Settings,
     folder: Annotated[str, arg("DIR", "The folder of state files, such as .state.")],
@@ -231,7 +231,7 @@ def _state_words(done: Exported) -> str:
     return f"{done.folder}: {said}; {done.files} files written, {done.lines} lines appended"
 
 
-@program.command("archive", Needs.DATABASE)
+@program.command("archive", CommandNeeds.DATABASE)
 def archive(
     settings: Settings,
     runs: Annotated[Texts, arg("[RUN]...", "Which ended runs; by default all whose workflow declares it.")] = None,
@@ -291,7 +291,7 @@ TOLD_EVERY = 1.0
 """Seconds between two lines of progress."""
 
 
-@program.command("prune", Needs.DATABASE)
+@program.command("prune", CommandNeeds.DATABASE)
 def prune(
     settings: Settings,
     older_than: Annotated[Text, opt("--older-than", "DURATION", "Only runs that ended so long ago: 30d.")] = None,

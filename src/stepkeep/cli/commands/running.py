@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from stepkeep.cli.answering import ask, find_run, of_run, open_engine, print_answer
@@ -31,7 +31,7 @@ from stepkeep.cli.arguments import (
     options_of,
 )
 from stepkeep.cli.command import program
-from stepkeep.cli.policies import Policies
+from stepkeep.cli.policies import StepPolicies
 from stepkeep.cli.printer import SUCCEEDED, UNFINISHED, answer, console, quiet_stdout, say, status_of_run, warn
 from stepkeep.cli.progress import screen_for
 from stepkeep.cli.session import (
@@ -82,10 +82,17 @@ def start(
     """Start a run and return at once; workers do the rest."""
     if (what is None) == (run is None):
         raise InvalidInput("Say what to start: either FILE_OR_NAME for a new run, or --run RUN for an idle one.")
-    if run is not None and (at is not None or in_ is not None):
-        raise InvalidInput("--run starts an idle run now: leave out --at and --in.")
-    if run is not None and (webhook_url is not None or webhook_secret is not None):
-        raise InvalidInput("--webhook-url is for a new run: an idle one has the address that it was created with.")
+    if run is not None:
+        if (at, in_) != (None, None):
+            raise InvalidInput("--run starts an idle run now: leave out --at and --in.")
+        if (webhook_url, webhook_secret) != (None, None):
+            raise InvalidInput("--webhook-url is for a new run: an idle one has the address that it was created with.")
+
+        async def begin_idle(engine: AsyncEngine, run_id: str) -> Mapping[str, Any]:
+            await engine.start_idle(run_id, by=by)
+            return {**await engine.show(run_id), "created": True}
+
+        return _print_started(settings, ask(settings, of_run(run, begin_idle)))
     options: dict[str, Any] = {
         "idempotency_key": key,
         "business_key": business_key,
@@ -100,9 +107,9 @@ def start(
         "webhook_secret": webhook_secret,
     }
     given = json_value(input, "--input")
-    handlers = None if elsewhere or run is not None else load_handlers(app or [])
+    handlers = None if elsewhere else load_handlers(app or [])
 
-    async def begin(engine: AsyncEngine) -> dict[str, Any]:
+    async def begin(engine: AsyncEngine) -> Mapping[str, Any]:
         from stepkeep.operations.logs.retention import gone
 
         workflow = await _workflow(settings, engine, str(what), version, handlers, as_)
@@ -116,11 +123,10 @@ def start(
         told = await engine.unserved(view["run"]["workflow"], view["run"]["version"])
         return {**view, "created": started.created, "unserved": told.unserved}
 
-    async def begin_idle(engine: AsyncEngine, run_id: str) -> dict[str, Any]:
-        await engine.start_idle(run_id, by=by)
-        return {**await engine.show(run_id), "created": True}
+    return _print_started(settings, ask(settings, begin, creates=True))
 
-    said = ask(settings, begin if run is None else of_run(run, begin_idle), creates=run is None)
+
+def _print_started(settings: Settings, said: Mapping[str, Any]) -> int:
     if settings.json:
         answer(said)
     else:
@@ -150,7 +156,7 @@ async def _workflow(
 @program.command("run", policies=True)
 def run(
     settings: Settings,
-    policies: Policies,
+    policies: StepPolicies,
     file: Annotated[Text, arg("FILE", "A definition: YAML, JSON, or FILE.py[:NAME].")] = None,
     app: Apps = None,
     input: Input = None,  # noqa: A002 - the option's name
@@ -237,7 +243,7 @@ def conclude(settings: Settings, worked: Worked, apps: list[str]) -> int:
     return status
 
 
-class Continuation(NamedTuple):
+class ContinueOptions(NamedTuple):
     """How to go on with a finished run, as it was typed; where: here, with this code, or by workers elsewhere."""
 
     run: RunId
@@ -285,11 +291,11 @@ class Continuation(NamedTuple):
 def _continuing(how: str, says: str, *without: str, needs: Sequence[str] = ()) -> None:
     """Add the command that continues a run in this way: `without` some of the options, and with some that it needs."""
 
-    def command(settings: Settings, policies: Policies, **typed: Any) -> int:
-        return _continue(settings, policies, Continuation(**typed, how=how))
+    def command(settings: Settings, policies: StepPolicies, **typed: Any) -> int:
+        return _continue(settings, policies, ContinueOptions(**typed, how=how))
 
     parameters = [*inspect.signature(command).parameters.values()][:2]
-    for one in options_of(Continuation):
+    for one in options_of(ContinueOptions):
         if one.name not in ("how", *without):
             parameters.append(one.replace(default=inspect.Parameter.empty) if one.name in needs else one)
     shown: Any = command
@@ -309,7 +315,7 @@ _continuing(
 _continuing("rerun", "Run a finished run again, or from a step, as a new run that names the old one.")
 
 
-def _continue(settings: Settings, policies: Policies, asked: Continuation) -> int:
+def _continue(settings: Settings, policies: StepPolicies, asked: ContinueOptions) -> int:
     """Preview the new run; or start it, and execute it here or leave it to the workers, as at a service."""
     if asked.runs_all and asked.version is not None:
         raise InvalidInput("--version goes with --from: without it, start a run of that version with `stepkeep start`.")
@@ -325,7 +331,7 @@ def _continue(settings: Settings, policies: Policies, asked: Continuation) -> in
     return conclude(settings, worked, apps)
 
 
-async def _continue_run(settings: Settings, policies: Policies, asked: Continuation) -> Worked:
+async def _continue_run(settings: Settings, policies: StepPolicies, asked: ContinueOptions) -> Worked:
     async with open_engine(settings, policies, operation="run" if asked.wait else None) as engine:
         if asked.wait:
             await _require_code(engine, asked)
@@ -336,7 +342,7 @@ async def _continue_run(settings: Settings, policies: Policies, asked: Continuat
         return await work_on(engine, run_id, screen_for(json=settings.json), **working)
 
 
-async def _require_code(engine: AsyncEngine, asked: Continuation) -> None:
+async def _require_code(engine: AsyncEngine, asked: ContinueOptions) -> None:
     """Refuse to make a run that cannot be executed here."""
     from stepkeep.operations.definitions.publish import find_plan
     from stepkeep.operations.pipeline.plans import plan_of
@@ -355,7 +361,7 @@ async def _require_code(engine: AsyncEngine, asked: Continuation) -> None:
     require_code_to_go_on(engine, run_id, plan, left, asked.capability or [])
 
 
-async def _started(engine: AsyncEngine, asked: Continuation) -> str:
+async def _started(engine: AsyncEngine, asked: ContinueOptions) -> str:
     run_id = await find_run(engine, asked.run)
     common: dict[str, Any] = {"version": asked.version, "idempotency_key": asked.key, "by": asked.by}
     if asked.runs_all:
@@ -367,7 +373,7 @@ async def _started(engine: AsyncEngine, asked: Continuation) -> str:
     return (await method(run_id, asked.start, input=asked.given, **common)).run_id
 
 
-def preview(settings: Settings, asked: Continuation) -> int:
+def preview(settings: Settings, asked: ContinueOptions) -> int:
     """Say what would happen, and write nothing."""
     if asked.runs_all:
         raise InvalidInput("--dry-run goes with --from: without it every step runs again.")
@@ -379,14 +385,14 @@ def preview(settings: Settings, asked: Continuation) -> int:
     )
 
 
-async def _preview(engine: AsyncEngine, asked: Continuation) -> ContinuationPreview:
+async def _preview(engine: AsyncEngine, asked: ContinueOptions) -> ContinuationPreview:
     how: Any = asked.how
     return await engine.continuations.preview(
         await find_run(engine, asked.run), how, start=asked.start, input=asked.given, version=asked.version, by=asked.by
     )
 
 
-def _lines(found: ContinuationPreview, settings: Settings, asked: Continuation) -> Iterator[str]:
+def _lines(found: ContinuationPreview, settings: Settings, asked: ContinueOptions) -> Iterator[str]:
     for step in found.steps:
         said = f"{step.step} is adopted: " if step.adopted else f"{step.step} runs again: "
         repeat = f"; its effect ({step.effect}) may happen twice" if step.may_repeat else ""

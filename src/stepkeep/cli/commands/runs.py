@@ -65,19 +65,14 @@ def runs(
     unreadable, again = found.unreadable or [], _again(locals())
 
     def words() -> Iterator[str]:
-        if not found.runs and not unreadable and found.looked_at:
-            yield "no such run was found so far"
-        elif not found.runs:
-            yield _none(settings, any(filters.values()) or before, unreadable)
-        else:
-            from stepkeep.cli.render.tables import runs_table
-
-            screen = console()
-            screen.print(runs_table(found.runs, screen.width))
-            more = "" if found.is_complete else "at least "
-            yield f"{more}{found.total:,} {'in all' if before is None else 'from there on'}"
+        if found.runs:
+            yield _table(found, before)
             if len(found.runs) == limit:
                 yield f"older ones: {settings.command('runs', *again, '--cursor', found.runs[-1].id)}"
+        elif found.looked_at and not unreadable:
+            yield "no such run was found so far"
+        else:
+            yield _none(settings, any(filters.values()) or before, unreadable)
         if found.looked_at:
             yield _looked_at(found.looked_at)
             yield f"look further: {settings.command('runs', *again, '--all')}"
@@ -87,14 +82,24 @@ def runs(
     return print_value(settings, found, words(), failed=unreadable)
 
 
-def _in_words(settings: Settings, filters: dict[str, Any], limit: int, before: str | None, as_: str) -> int:
+def _table(found: RunList, before: str | None) -> str:
+    """Draw the runs; how many there are."""
+    from stepkeep.cli.render.tables import runs_table
+
+    screen = console()
+    screen.print(runs_table(found.runs, screen.width))
+    more = "" if found.is_complete else "at least "
+    return f"{more}{found.total:,} {'in all' if before is None else 'from there on'}"
+
+
+def _in_words(settings: Settings, filters: Mapping[str, Any], limit: int, before: str | None, as_: str) -> int:
     """The same in the words of a dialect."""
 
-    async def read(engine: AsyncEngine) -> dict[str, Any]:
+    async def read(engine: AsyncEngine) -> Mapping[str, Any]:
         last = None if before is None else await find_run(engine, before)
         return await engine.runs(**_known(filters), limit=limit, before=last, as_=as_)
 
-    def words(found: dict[str, Any]) -> Iterator[str]:
+    def words(found: Mapping[str, Any]) -> Iterator[str]:
         if found["runs"]:
             table(found["runs"], "")
         else:
@@ -126,7 +131,7 @@ def _again(given: Mapping[str, Any]) -> list[str]:
     return words if given["limit"] == DEFAULT_LIMIT else [*words, "--limit", str(given["limit"])]
 
 
-def _known(filters: dict[str, Any]) -> dict[str, Any]:
+def _known(filters: Mapping[str, Any]) -> Mapping[str, Any]:
     """The filters, whose states must be known."""
     from stepkeep.kernel.machine.states import RunState
 
@@ -135,7 +140,7 @@ def _known(filters: dict[str, Any]) -> dict[str, Any]:
     return filters
 
 
-async def _list(settings: Settings, filters: dict[str, Any], limit: int, before: str | None, every: bool) -> RunList:
+async def _list(settings: Settings, filters: Mapping[str, Any], limit: int, before: str | None, every: bool) -> RunList:
     async with open_engine(settings) as engine:
         last = None if before is None else await find_run(engine, before)
         found: RunList = await engine.runs(**_known(filters), limit=limit, before=last)
@@ -146,7 +151,7 @@ async def _list(settings: Settings, filters: dict[str, Any], limit: int, before:
 
 
 async def _continue_run(
-    engine: AsyncEngine, filters: dict[str, Any], limit: int, found: RunList, looked_at: LookedAt
+    engine: AsyncEngine, filters: Mapping[str, Any], limit: int, found: RunList, looked_at: LookedAt
 ) -> RunList:
     """The answer together with that of the next part."""
     left = limit - len(found.runs)
@@ -286,12 +291,12 @@ def show(
 ) -> int:
     """Show a job and what became of each run. Exit status 1 if a run was refused."""
 
-    async def read(engine: AsyncEngine) -> dict[str, Any]:
+    async def read(engine: AsyncEngine) -> Mapping[str, Any]:
         found = await engine.jobs.show(job)
         runs = [] if found.action == "backfill" else (await engine.jobs.runs(job, limit=limit)).runs
         return {"job": found, "runs": runs}
 
-    def words(found: dict[str, Any]) -> Iterator[str]:
+    def words(found: Mapping[str, Any]) -> Iterator[str]:
         one = found["job"]
         yield f"job {one.job} ({one.action}) is {one.state}: {one.done} done, {one.refused} refused"
         for run in found["runs"]:

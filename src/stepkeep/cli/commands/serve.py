@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 from stepkeep.cli.answering import open_engine
 from stepkeep.cli.arguments import Apps, Capabilities, Concurrency, Text, Threads, finite, opt
 from stepkeep.cli.command import program
-from stepkeep.cli.policies import Policies
+from stepkeep.cli.policies import StepPolicies
 from stepkeep.cli.printer import SUCCEEDED, answer, quiet_stdout, say, warn
 from stepkeep.cli.session import load_handlers
-from stepkeep.cli.settings import Needs, Settings
+from stepkeep.cli.settings import CommandNeeds, Settings
 from stepkeep.cli.streams import install_log, install_tracing
 from stepkeep.kernel.errors import InvalidInput, NotAllowed
 
@@ -83,7 +83,7 @@ MetricsHost = Annotated[str, opt("--metrics-host", "ADDRESS", "The address of th
 LogFormat = Annotated[str, opt("--log-format", "FORMAT", "text, or json: one object per line.")]
 
 
-@program.command("serve", Needs.DATABASE)
+@program.command("serve", CommandNeeds.DATABASE)
 def serve(
     settings: Settings,
     host: Host = "127.0.0.1",
@@ -191,10 +191,10 @@ LOG_LINES = 200
 """How many of the last lines of `ctx.logger` the pages can show of an attempt."""
 
 
-@program.command("dev", Needs.DATABASE, policies=True)
+@program.command("dev", CommandNeeds.DATABASE, policies=True)
 def dev(
     settings: Settings,
-    policies: Policies,
+    policies: StepPolicies,
     app: Apps = None,
     host: Host = "127.0.0.1",
     port: Port = PORT,
@@ -228,7 +228,7 @@ def dev(
 
 async def _dev(
     settings: Settings,
-    policies: Policies,
+    policies: StepPolicies,
     listener: socket.socket,
     options: dict[str, object],
     new_key: bool,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 from msgspec.structs import replace
@@ -46,21 +46,21 @@ def show(
 
     With --as, the run is told in a dialect's own words and shapes. With --at, it is told from its journal alone.
     """
-    if follow and (settings.json or as_ is not None or step is not None or at is not None):
+    if follow and (settings.json, as_, step, at) != (False, None, None, None):
         raise InvalidInput("--follow is for people: it goes with neither --json, --as, --at nor --step.")
     if at is not None:
-        if as_ is not None or step is not None:
+        if (as_, step) != (None, None):
             raise InvalidInput("--at goes with neither --as nor --step.")
         return show_past(settings, run, at)
     if step is not None:
         return show_step(settings, run, step, as_)
+    if as_ is not None:
+        return show_in_words(settings, run, as_)
     if follow:
         settings.require_database("show --follow")
         asyncio.run(_follow(settings, run))
 
-    async def look(engine: AsyncEngine, run_id: str) -> tuple[dict[str, Any], ExplanationView | None]:
-        if as_ is not None:
-            return await engine.show(run_id, as_=as_), None
+    async def look(engine: AsyncEngine, run_id: str) -> tuple[Mapping[str, Any], ExplanationView | None]:
         view = (await engine.show(run_id)).as_json()
         is_asked = not settings.json and view["run"]["ended_at"] is None
         return view, await engine.explain(run_id) if is_asked else None
@@ -68,11 +68,6 @@ def show(
     view, why = ask(settings, of_run(run, look))
     if settings.json:
         answer(view)
-    elif as_ is not None:
-        from stepkeep.cli.render.explained import outline
-
-        for line in outline(view):
-            say(line)
     else:
         print_report(view, settings)
         if view["run"].get("quarantined"):
@@ -80,6 +75,13 @@ def show(
         if why is not None:
             say(f"why: {sentence(why)}")
     return status_of_run(view["run"]["state"]) if follow else SUCCEEDED
+
+
+def show_in_words(settings: Settings, run: str, as_: str) -> int:
+    """A run in the words of a dialect, on standard output."""
+    from stepkeep.cli.render.explained import outline
+
+    return print_answer(settings, of_run(run, lambda engine, found: engine.show(found, as_=as_)), outline)
 
 
 def show_past(settings: Settings, run: str, at: str) -> int:
@@ -121,7 +123,7 @@ def sentence(why: ExplanationView) -> str:
     return why.causes[0].sentence + (f" And {more} more: `stepkeep explain` has them all." if more else "")
 
 
-def print_report(view: dict[str, Any], settings: Settings, tokens: dict[str, str] | None = None) -> None:
+def print_report(view: Mapping[str, Any], settings: Settings, tokens: dict[str, str] | None = None) -> None:
     """The whole picture on standard output."""
     from datetime import UTC, datetime
 

@@ -18,7 +18,7 @@ from stepkeep.cli.arguments import Apps, Input, Texts, WrittenAs, arg, opt
 from stepkeep.cli.command import program
 from stepkeep.cli.printer import FAILED, SUCCEEDED, answer, console, quiet_stdout, say
 from stepkeep.cli.session import DEFINITION_FILES, is_python, json_value, load_definition, load_handlers
-from stepkeep.cli.settings import Needs, Settings
+from stepkeep.cli.settings import CommandNeeds, Settings
 from stepkeep.kernel.errors import InvalidInput, NotFound
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 KINDS = ("stuck", "no-deadline", "uncompensated")
 
 
-@program.command("simulate", Needs.NOTHING)
+@program.command("simulate", CommandNeeds.NOTHING)
 def simulate(
     settings: Settings,
     file: Annotated[str, arg("FILE", "A definition: YAML, JSON or FILE.py[:NAME].")],

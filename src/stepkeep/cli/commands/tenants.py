@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -111,7 +111,7 @@ def _limits(key: Key) -> str:
     return str(WorkLimits(queues=queues, handlers=handlers))
 
 
-def _end(text: str) -> dict[str, Any]:
+def _end(text: str) -> Mapping[str, object]:
     """When a key ends: after a duration, or at a time."""
     from stepkeep.definition.durations import InvalidDuration, parse_duration
 
@@ -214,17 +214,17 @@ def quotas(
         kept = {} if none else known.quotas.as_json()
         return await engine.tenants.set_quotas(name, **{**kept, **named}, by=by)
 
-    def words(found: TenantQuotas) -> Iterator[str]:
-        from stepkeep.operations.people.quotas import DEFAULTS
+    said = ("It counts within a second, for runs and requests of API keys.",) if named or none else ()
+    return print_answer(settings, change, lambda found: (*_quotas(found), *said), creates=True)
 
-        for quota, value in found.quotas.items():
-            default = DEFAULTS[quota]
-            unset = "no limit" if default is None else f"{default} (the default)"
-            yield f"{quota}: {unset if value is None else value}"
-        if named or none:
-            yield "It counts within a second, for runs and requests of API keys."
 
-    return print_answer(settings, change, words, creates=True)
+def _quotas(found: TenantQuotas) -> Iterator[str]:
+    from stepkeep.operations.people.quotas import DEFAULTS
+
+    for quota, value in found.quotas.items():
+        default = DEFAULTS[quota]
+        unset = "no limit" if default is None else f"{default} (the default)"
+        yield f"{quota}: {unset if value is None else value}"
 
 
 def _limit(text: str) -> tuple[str, int]:

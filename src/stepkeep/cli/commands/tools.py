@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 from stepkeep.cli.answering import ask, open_engine, print_value, read_key
@@ -10,7 +11,7 @@ from stepkeep.cli.arguments import Text, Texts, arg, opt
 from stepkeep.cli.command import program
 from stepkeep.cli.printer import SUCCEEDED, answer, say, warn
 from stepkeep.cli.session import json_value
-from stepkeep.cli.settings import Needs, Settings
+from stepkeep.cli.settings import CommandNeeds, Settings
 from stepkeep.cli.streams import install_log
 from stepkeep.edges.safe_text import inert_line
 from stepkeep.kernel.errors import InvalidInput
@@ -44,7 +45,7 @@ def call(
     return SUCCEEDED
 
 
-def _arguments(operation: Operation, given: list[str]) -> dict[str, Any]:
+def _arguments(operation: Operation, given: list[str]) -> Mapping[str, Any]:
     """The arguments by their names in Python. They are written with the names that requests have."""
     known = {one.wire: one.name for one in operation.parameters.values() if one.place}
     found: dict[str, Any] = {}
@@ -97,7 +98,7 @@ async def _serve(settings: Settings, allow_approvals: bool) -> None:
         await make_server(face, approvals=allow_approvals).run_stdio_async()
 
 
-@program.command("demo", Needs.NOTHING)
+@program.command("demo", CommandNeeds.NOTHING)
 def demo(
     settings: Settings,
     directory: Annotated[Text, opt("--directory", "DIR", "Where to work; a temporary one by default.")] = None,
@@ -108,7 +109,7 @@ def demo(
     return tour(directory, json=settings.json)
 
 
-@program.command("completion", Needs.NOTHING)
+@program.command("completion", CommandNeeds.NOTHING)
 def completion(
     settings: Settings,
     shell: Annotated[str, arg("SHELL", "bash, zsh, fish or powershell.")],

@@ -13,7 +13,7 @@ from stepkeep.cli.answering import open_engine, read_key, required_key, service_
 from stepkeep.cli.arguments import Apps, ArchiveRoot, Capabilities, Concurrency, Text, Texts, Threads, finite, opt
 from stepkeep.cli.command import program
 from stepkeep.cli.commands.serve import MetricsHost, MetricsPort
-from stepkeep.cli.policies import Policies
+from stepkeep.cli.policies import StepPolicies
 from stepkeep.cli.printer import SUCCEEDED, answer, quiet_stdout, warn
 from stepkeep.cli.session import load_handlers
 from stepkeep.cli.settings import Settings
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 @program.command("worker", policies=True)
 def worker(
     settings: Settings,
-    policies: Policies,
+    policies: StepPolicies,
     app: Apps = None,
     concurrency: Concurrency = 1000,
     threads: Threads = 64,
@@ -117,7 +117,7 @@ async def _serve(opened: AbstractAsyncContextManager[Any]) -> str | None:
 @asynccontextmanager
 async def _at_database(
     settings: Settings,
-    policies: Policies,
+    policies: StepPolicies,
     options: Mapping[str, Any],
     log: Mapping[str, Any],
     places: str,
@@ -155,7 +155,7 @@ def _handlers(registry: Registry, kinds: Collection[str]) -> str:
 @asynccontextmanager
 async def _at_service(
     settings: Settings,
-    policies: Policies,
+    policies: StepPolicies,
     server: str,
     options: Mapping[str, Any],
     log: Mapping[str, Any],

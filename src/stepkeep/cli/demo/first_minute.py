@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from stepkeep.definition.native.reader import load_text
 from stepkeep.definition.python.handlers import step
@@ -23,7 +23,7 @@ FILE = "first_minute.yaml"
 
 
 @step("tour.reserve_stock")
-def reserve_stock(ctx: Context) -> dict[str, Any]:
+def reserve_stock(ctx: Context) -> dict[str, str | int]:
     ctx.logger.warning("reserving two items for %s", ctx.input["customer"])
     time.sleep(MOMENT)
     return {"reservation": f"r-{ctx.run_id[-6:]}", "items": 2}
@@ -45,7 +45,7 @@ def check_address(ctx: Context) -> dict[str, str]:
 
 
 @step("tour.charge_card")
-def charge_card(ctx: Context) -> dict[str, Any]:
+def charge_card(ctx: Context) -> dict[str, str | int]:
     time.sleep(MOMENT)
     return {"charge": f"c-{ctx.run_id[-6:]}", "amount": 4200, "currency": "EUR"}
 

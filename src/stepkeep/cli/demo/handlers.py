@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import time
 from pathlib import Path
-from typing import Any
 
 from stepkeep.definition.python.handlers import step
 from stepkeep.worker.answers import fail
@@ -19,7 +18,7 @@ MOMENT = 0.25
 
 # -- act one: onboarding ---------------------------------------------------------------------------------------------
 @step("demo.create_account")
-def create_account(company: str) -> dict[str, Any]:
+def create_account(company: str) -> dict[str, str]:
     time.sleep(MOMENT)
     return {"account": f"acct-{company}"}
 
@@ -30,7 +29,7 @@ def close_account() -> None:
 
 
 @step("demo.create_workspace")
-def create_workspace(company: str) -> dict[str, Any]:
+def create_workspace(company: str) -> dict[str, str]:
     time.sleep(MOMENT)
     return {"workspace": f"{company}.example"}
 
@@ -58,14 +57,14 @@ def send_welcome() -> None:
 
 # -- act two: import -------------------------------------------------------------------------------------------------
 @step("demo.fetch")
-def fetch(ctx: Context, ledger: str) -> dict[str, Any]:
+def fetch(ctx: Context, ledger: str) -> dict[str, int]:
     _note(ctx, ledger)
     time.sleep(MOMENT)
     return {"rows": 1000}
 
 
 @step("demo.convert")
-def convert(ctx: Context, ledger: str) -> dict[str, Any]:
+def convert(ctx: Context, ledger: str) -> dict[str, int]:
     _note(ctx, ledger)
     # The first worker never gets to the end of this: the tour kills it here.
     time.sleep(MOMENT if ctx.attempt > 1 else 60)
@@ -73,7 +72,7 @@ def convert(ctx: Context, ledger: str) -> dict[str, Any]:
 
 
 @step("demo.load")
-def load(ctx: Context, ledger: str) -> dict[str, Any]:
+def load(ctx: Context, ledger: str) -> dict[str, int]:
     _note(ctx, ledger)
     time.sleep(MOMENT)
     return {"loaded": 2000}
@@ -87,12 +86,12 @@ def _note(ctx: Context, ledger: str) -> None:
 
 # -- act three: publication ------------------------------------------------------------------------------------------
 @step("demo.write_draft")
-def write_draft(title: str) -> dict[str, Any]:
+def write_draft(title: str) -> dict[str, str]:
     time.sleep(MOMENT)
     return {"draft": title}
 
 
 @step("demo.publish")
-def publish(title: str) -> dict[str, Any]:
+def publish(title: str) -> dict[str, str]:
     time.sleep(MOMENT)
     return {"published": title}

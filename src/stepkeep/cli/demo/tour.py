@@ -39,7 +39,7 @@ HANDLERS = "stepkeep.cli.demo.handlers"
 PATIENCE = 20.0
 
 
-class Stage:
+class DemoStage:
     """What the audience sees: headings, sentences, moving progress and pictures; or nothing, with `--json`."""
 
     def __init__(self, settings: Settings) -> None:
@@ -80,7 +80,7 @@ def definition(engine: AsyncEngine, name: str) -> Definition:
     return load_text(text, name, engine.registry)
 
 
-async def roll_back(engine: AsyncEngine, stage: Stage) -> str:
+async def roll_back(engine: AsyncEngine, stage: DemoStage) -> str:
     """A step fails for good, and what was done before it is undone."""
     stage.heading("1  A failure that leaves nothing behind")
     stage.say("Account, workspace, billing. Billing is refused for good, so what was done is taken back in reverse.")
@@ -90,7 +90,7 @@ async def roll_back(engine: AsyncEngine, stage: Stage) -> str:
     return started.run_id
 
 
-async def crash(engine: AsyncEngine, stage: Stage, directory: Path) -> str:
+async def crash(engine: AsyncEngine, stage: DemoStage, directory: Path) -> str:
     """A worker is killed in the middle; another takes over where it stood."""
     stage.heading("2  A worker that is killed")
     ledger = directory / "executions.txt"
@@ -113,7 +113,7 @@ async def crash(engine: AsyncEngine, stage: Stage, directory: Path) -> str:
     return started.run_id
 
 
-async def approve(engine: AsyncEngine, stage: Stage) -> str:
+async def approve(engine: AsyncEngine, stage: DemoStage) -> str:
     """A run that waits for a person, and costs nothing while it does."""
     stage.heading("3  A decision in between")
     stage.say("A draft is written; then the run waits, in the database, until a person decides.")
@@ -147,7 +147,7 @@ def _worker(engine: AsyncEngine, directory: Path, name: str) -> Iterator[subproc
                 process.wait()
 
 
-async def _follow(engine: AsyncEngine, stage: Stage, run_id: str, worker: subprocess.Popen[bytes]) -> None:
+async def _follow(engine: AsyncEngine, stage: DemoStage, run_id: str, worker: subprocess.Popen[bytes]) -> None:
     """Show how a run goes on in another process, until it has ended."""
     plan = await plan_of(engine.transactor, engine.tenant, run_id)
     with stage.screen() as screen:
@@ -203,7 +203,7 @@ def _folder_of(directory: str | None) -> Path:
 
 
 async def _show(settings: Settings, place: Path) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    stage = Stage(settings)
+    stage = DemoStage(settings)
     log = place / "log.jsonl"
     async with open_engine(settings, creates=True) as engine:
         runs = [
@@ -226,7 +226,7 @@ async def _show(settings: Settings, place: Path) -> tuple[list[dict[str, Any]], 
     return views, {"file": str(log), "lines": found.lines, "ok": found.ok, "findings": len(found.findings)}
 
 
-def _say_goodbye(stage: Stage, runs: list[str]) -> None:
+def _say_goodbye(stage: DemoStage, runs: list[str]) -> None:
     stage.heading("Try next")
     stage.shell("export", f"STEPKEEP_DB={stage.settings.db}")
     stage.type("runs")

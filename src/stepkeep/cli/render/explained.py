@@ -150,7 +150,7 @@ def plain_definition(definition: Definition) -> Any:
     return msgspec.to_builtins(definition)
 
 
-def _defaults() -> dict[str, Any]:
+def _defaults() -> Mapping[str, Any]:
     """A definition in which nothing was said, to compare with."""
     parts = {
         "undo": Undo(executor=Rules(), retry=NATIVE_UNDO_RETRY),

@@ -20,7 +20,7 @@ from stepkeep.cli.render.look import QUIET, look, words
 StepView = Mapping[str, Any]
 
 
-class Node(NamedTuple):
+class GraphNode(NamedTuple):
     """One row of the picture: a step, or several that are drawn as one."""
 
     name: str
@@ -51,7 +51,7 @@ class Node(NamedTuple):
         return ", ".join(f"{count:,} {state}" for state, count in counts.most_common())
 
 
-def fold(steps: Sequence[StepView], limit: int) -> list[Node]:
+def fold(steps: Sequence[StepView], limit: int) -> list[GraphNode]:
     """The nodes to draw, in an order in which dependencies come first; at most `limit` of them."""
     nodes = _sorted([_node(step) for step in steps])
     for smaller in (_siblings, _chains, _siblings, _levels, _chains, _evenly):
@@ -61,18 +61,18 @@ def fold(steps: Sequence[StepView], limit: int) -> list[Node]:
     return nodes
 
 
-def _node(step: StepView) -> Node:
-    return Node(str(step["name"]), (step,), tuple(step["depends_on"]))
+def _node(step: StepView) -> GraphNode:
+    return GraphNode(str(step["name"]), (step,), tuple(step["depends_on"]))
 
 
-def _sorted(nodes: Sequence[Node]) -> list[Node]:
+def _sorted(nodes: Sequence[GraphNode]) -> list[GraphNode]:
     """Dependencies before dependents, otherwise in the given order. Iterative: chains may be ten thousand long."""
     followers = _followers(nodes)
     unmet = {node.name: len(set(node.after)) for node in nodes}
     by_name = {node.name: node for node in nodes}
     # A stack, so that a branch is followed to its end before the next one begins: fewer lines cross.
     ready = [node.name for node in reversed(nodes) if not unmet[node.name]]
-    ordered: list[Node] = []
+    ordered: list[GraphNode] = []
     while ready:
         name = ready.pop()
         ordered.append(by_name[name])
@@ -83,7 +83,7 @@ def _sorted(nodes: Sequence[Node]) -> list[Node]:
     return ordered
 
 
-def _followers(nodes: Iterable[Node]) -> dict[str, list[str]]:
+def _followers(nodes: Iterable[GraphNode]) -> dict[str, list[str]]:
     followers: dict[str, list[str]] = defaultdict(list)
     for node in nodes:
         for name in dict.fromkeys(node.after):
@@ -91,10 +91,10 @@ def _followers(nodes: Iterable[Node]) -> dict[str, list[str]]:
     return followers
 
 
-def _siblings(nodes: Sequence[Node], limit: int) -> list[Node]:
+def _siblings(nodes: Sequence[GraphNode], limit: int) -> list[GraphNode]:
     """Fold steps with the same predecessors and successors; those that need attention stay separate."""
     followers = _followers(nodes)
-    groups: dict[Any, list[Node]] = defaultdict(list)
+    groups: dict[Any, list[GraphNode]] = defaultdict(list)
     apart = limit // 2
     for node in nodes:
         loud = node.state not in QUIET and apart > 0
@@ -103,11 +103,11 @@ def _siblings(nodes: Sequence[Node], limit: int) -> list[Node]:
     return _merged(groups.values())
 
 
-def _chains(nodes: Sequence[Node], _limit: int) -> list[Node]:
+def _chains(nodes: Sequence[GraphNode], _limit: int) -> list[GraphNode]:
     """Fold parts in which each step has one neighbour on either side and all are in one state."""
     followers = _followers(nodes)
-    stretches: list[list[Node]] = []
-    of: dict[str, list[Node]] = {}
+    stretches: list[list[GraphNode]] = []
+    of: dict[str, list[GraphNode]] = {}
     for node in nodes:
         before = of.get(node.after[0]) if len(node.after) == 1 else None
         if (
@@ -124,34 +124,34 @@ def _chains(nodes: Sequence[Node], _limit: int) -> list[Node]:
     return _merged(stretches)
 
 
-def _levels(nodes: Sequence[Node], _limit: int) -> list[Node]:
+def _levels(nodes: Sequence[GraphNode], _limit: int) -> list[GraphNode]:
     """Fold everything at the same distance from the start; the picture becomes a chain of levels."""
     depth: dict[str, int] = {}
-    levels: dict[int, list[Node]] = defaultdict(list)
+    levels: dict[int, list[GraphNode]] = defaultdict(list)
     for node in nodes:
         depth[node.name] = max((depth[name] + 1 for name in node.after), default=0)
         levels[depth[node.name]].append(node)
     return _in_a_row(_together(level) for _, level in sorted(levels.items()))
 
 
-def _evenly(nodes: Sequence[Node], limit: int) -> list[Node]:
+def _evenly(nodes: Sequence[GraphNode], limit: int) -> list[GraphNode]:
     """Fold neighbours of a chain of levels evenly: the last resort, which always fits."""
     size = -(-len(nodes) // limit)
     return _in_a_row(_together(nodes[start : start + size]) for start in range(0, len(nodes), size))
 
 
-def _in_a_row(nodes: Iterable[Node]) -> list[Node]:
-    row: list[Node] = []
+def _in_a_row(nodes: Iterable[GraphNode]) -> list[GraphNode]:
+    row: list[GraphNode] = []
     for node in nodes:
         row.append(node._replace(after=(row[-1].name,) if row else ()))
     return row
 
 
-def _together(nodes: Sequence[Node]) -> Node:
-    return Node(nodes[0].name, tuple(step for node in nodes for step in node.members), nodes[0].after)
+def _together(nodes: Sequence[GraphNode]) -> GraphNode:
+    return GraphNode(nodes[0].name, tuple(step for node in nodes for step in node.members), nodes[0].after)
 
 
-def _merged(groups: Iterable[Sequence[Node]]) -> list[Node]:
+def _merged(groups: Iterable[Sequence[GraphNode]]) -> list[GraphNode]:
     """One node per group, with edges between groups instead of between their members."""
     groups = list(groups)
     merged = [_together(group) for group in groups]
@@ -163,7 +163,7 @@ def _merged(groups: Iterable[Sequence[Node]]) -> list[Node]:
     return [whole._replace(after=tuple(names)) for whole, names in zip(merged, after, strict=True)]
 
 
-class Line(NamedTuple):
+class GraphLine(NamedTuple):
     """One row: its characters, and the name and column of the node on it (None: only lines)."""
 
     art: str
@@ -171,18 +171,18 @@ class Line(NamedTuple):
     column: int
 
 
-def draw_lanes(after: Mapping[str, Sequence[str]], mark: Mapping[str, str]) -> list[Line]:
+def draw_lanes(after: Mapping[str, Sequence[str]], mark: Mapping[str, str]) -> list[GraphLine]:
     """Draw nodes in the order given (dependencies first), each with its mark."""
     children: dict[str, list[str]] = defaultdict(list)
     for name, before in after.items():
         for parent in dict.fromkeys(before):
             children[parent].append(name)
     lanes: list[str | None] = []
-    lines: list[Line] = []
+    lines: list[GraphLine] = []
     for name in after:
         here = lanes.index(name) if name in lanes else _free(lanes, name)
         art = "".join(_cell(mark[name] if place == here else "│" if lane else " ") for place, lane in enumerate(lanes))
-        lines.append(Line(art.rstrip(), name, 2 * here))
+        lines.append(GraphLine(art.rstrip(), name, 2 * here))
         lines += _branch(lanes, here, children[name])
         while lanes and lanes[-1] is None:
             lanes.pop()
@@ -203,7 +203,7 @@ def _cell(character: str, join: str = " ") -> str:
     return character + join
 
 
-def _branch(lanes: list[str | None], here: int, children: Sequence[str]) -> list[Line]:
+def _branch(lanes: list[str | None], here: int, children: Sequence[str]) -> list[GraphLine]:
     """Draw the edges of a node: straight on, into new columns, or into columns that lead there already."""
     if not children:
         lanes[here] = None
@@ -216,13 +216,13 @@ def _branch(lanes: list[str | None], here: int, children: Sequence[str]) -> list
     passing += [False] * (len(lanes) - len(passing))
     ends = [*joined, *opened]
     if not ends:
-        return [Line("".join(_cell("│" if lane else " ") for lane in lanes).rstrip(), None, 0)]
+        return [GraphLine("".join(_cell("│" if lane else " ") for lane in lanes).rstrip(), None, 0)]
     left, right = min(here, *ends), max(here, *ends)
     row = ""
     for place in range(len(lanes)):
         join = "─" if left <= place < right else " "
         row += _cell(_corner(place, here, left, right, joined, opened, passing, bool(fresh)), join)
-    return [Line(row.rstrip(), None, 0)]
+    return [GraphLine(row.rstrip(), None, 0)]
 
 
 def _corner(
@@ -310,7 +310,7 @@ def parts_of(steps: Sequence[Mapping[str, Any]]) -> list[list[Mapping[str, Any]]
     return [part for part in (main, check, chain) if part]
 
 
-def _rows(nodes: Sequence[Node], now: datetime | None) -> Iterator[tuple[Text, ...]]:
+def _rows(nodes: Sequence[GraphNode], now: datetime | None) -> Iterator[tuple[Text, ...]]:
     by_name = {node.name: node for node in nodes}
     lines = draw_lanes({node.name: node.after for node in nodes}, {node.name: look(node.state).mark for node in nodes})
     too_wide = max((len(line.art) for line in lines), default=0) > 2 * LANES
@@ -324,13 +324,13 @@ def _rows(nodes: Sequence[Node], now: datetime | None) -> Iterator[tuple[Text, .
         yield art, *_cells(node, now, after=node.after if too_wide else ())
 
 
-def _art(line: Line, state: str) -> Text:
+def _art(line: GraphLine, state: str) -> Text:
     text = Text(line.art, "dim")
     text.stylize(f"not dim {look(state).style}", line.column, line.column + 1)
     return text
 
 
-def _cells(node: Node, now: datetime | None, after: Sequence[str]) -> tuple[Text, Text, Text, Text]:
+def _cells(node: GraphNode, now: datetime | None, after: Sequence[str]) -> tuple[Text, Text, Text, Text]:
     style = look(node.state).style
     if len(node.members) > 1:
         return Text(node.label), Text(f"{len(node.members):,} steps", style), Text(""), Text(node.summary, "dim")

@@ -36,15 +36,17 @@ def remark(step: Mapping[str, Any], now: datetime | None = None) -> str:
     if state == "retrying":
         due = in_time(step["due_at"], now)
         return shorten(f"again {due} after {failure(step)}" if failure(step) else f"again {due}")
-    if state == "awaiting_event" and step.get("kind") == "sleep":
+    return _waiting(step, now) if state.startswith("awaiting_") else shorten(progress(step) or decided(step))
+
+
+def _waiting(step: Mapping[str, Any], now: datetime | None) -> str:
+    if step["state"] == "awaiting_event" and step.get("kind") == "sleep":
         return f"sleeps until {clock_of(step['due_at'], now)}"
-    if state == "awaiting_approval" and failure(step):
+    if step["state"] == "awaiting_approval" and failure(step):
         return shorten(f"holds after {failure(step)}")
-    if state.startswith("awaiting_"):
-        until = f" until {clock_of(step['until'], now)}" if step["until"] else ""
-        event = f"event {step['event']}" if step.get("event") else ""
-        return shorten(f"{event}{until}".strip())
-    return shorten(progress(step) or decided(step))
+    until = f" until {clock_of(step['until'], now)}" if step["until"] else ""
+    event = f"event {step['event']}" if step.get("event") else ""
+    return shorten(f"{event}{until}".strip())
 
 
 def progress(step: Mapping[str, Any]) -> str:

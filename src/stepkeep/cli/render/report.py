@@ -152,29 +152,33 @@ def what_next(view: Mapping[str, Any], settings: Settings, tokens: Mapping[str, 
 
 
 def _wait(run: str, wait: Mapping[str, Any], settings: Settings, token: str | None) -> list[str]:
+    """What a step waits for, and the commands that go on."""
     step = str(wait["step"])
     until = f" (until {wait['until']})" if wait.get("until") else ""
-    if wait["for"] == "approval":
-        approve, reject = settings.command("approve", run, step), settings.command("reject", run, step)
-        whose = f" by {wait['of']}" if wait.get("of") else ""
-        asked = [f"  {wait['prompt']}"] if wait.get("prompt") else []
-        return [f"{step} waits for approval{whose}{until}:", *asked, f"  {approve}", f"  {reject}"]
-    if wait["for"] == "sleep":
-        return [f"{step} sleeps until {wait['until']}."]
-    if wait["for"] == "children" and "elements" in wait:
-        return [f"{step} waits for its elements{until}: {wait['settled']} of {wait['elements']} have settled."]
-    if wait["for"] == "children":
-        return [f"{step} waits for its child run{until}: {settings.command('explain', wait.get('run_id') or run)}"]
-    if wait["for"] == "decision":
-        choices = [f"  {settings.command('decide', run, step, choice)}" for choice in ("retry", "skip", "fail")]
-        return [f"{step} holds after {wait['attempts']} attempts ({wait['error']}){until}:", *choices]
-    if wait["for"] == "event":
-        event = str(wait.get("event") or "NAME")
-        send = settings.command("send", run, event, "--payload", "{}")
-        return [f"{step} waits for the event {event}{until}:", f"  {send}"]
-    complete = settings.command("complete", run, step, "--token", token or "TOKEN", "--outcome", "Succeeded")
+
+    def command(word: str, *more: str) -> str:
+        return f"  {settings.command(word, run, *more)}"
+
+    match wait["for"]:
+        case "approval":
+            whose = f" by {wait['of']}" if wait.get("of") else ""
+            asked = [f"  {wait['prompt']}"] if wait.get("prompt") else []
+            decide = (command("approve", step), command("reject", step))
+            return [f"{step} waits for approval{whose}{until}:", *asked, *decide]
+        case "sleep":
+            return [f"{step} sleeps until {wait['until']}."]
+        case "children" if "elements" in wait:
+            return [f"{step} waits for its elements{until}: {wait['settled']} of {wait['elements']} have settled."]
+        case "children":
+            return [f"{step} waits for its child run{until}: {settings.command('explain', wait.get('run_id') or run)}"]
+        case "decision":
+            choices = [command("decide", step, choice) for choice in ("retry", "skip", "fail")]
+            return [f"{step} holds after {wait['attempts']} attempts ({wait['error']}){until}:", *choices]
+        case "event":
+            event = str(wait.get("event") or "NAME")
+            return [f"{step} waits for the event {event}{until}:", command("send", event, "--payload", "{}")]
+    complete = command("complete", step, "--token", token or "TOKEN", "--outcome", "Succeeded")
     if token:
-        return [f"{step} waits to be completed by hand{until}:", f"  {complete}"]
-    lost = settings.command("token", run, step, "--reason", "TEXT")
-    known = "with the token that its handler was given"
-    return [f"{step} waits to be completed by hand {known}{until}:", f"  {complete}", f"  {lost}  # if it is lost"]
+        return [f"{step} waits to be completed by hand{until}:", complete]
+    lost = f"{command('token', step, '--reason', 'TEXT')}  # if it is lost"
+    return [f"{step} waits to be completed by hand with the token that its handler was given{until}:", complete, lost]

@@ -12,7 +12,7 @@ from typing import Any
 from rich.table import Table
 
 from stepkeep.cli.render.consoles import Text
-from stepkeep.cli.render.graph import Node, fold, parts_of
+from stepkeep.cli.render.graph import GraphNode, fold, parts_of
 from stepkeep.cli.render.lines import began
 from stepkeep.cli.render.look import moment, span, style
 
@@ -63,7 +63,7 @@ class Scale:
         return text[: self.width - len(last) - 1].ljust(self.width - len(last)) + last
 
 
-def _rows(steps: Sequence[Mapping[str, Any]], rows: int) -> list[Node]:
+def _rows(steps: Sequence[Mapping[str, Any]], rows: int) -> list[GraphNode]:
     """What the graph shows, as far as it began, in order of time."""
     nodes = [node for part in parts_of(steps) for node in fold(part, rows)]
     begun = [node._replace(members=tuple(filter(began, node.members))) for node in nodes]
@@ -72,13 +72,13 @@ def _rows(steps: Sequence[Mapping[str, Any]], rows: int) -> list[Node]:
     )
 
 
-def _extent(node: Node, scale: Scale) -> tuple[datetime, datetime]:
+def _extent(node: GraphNode, scale: Scale) -> tuple[datetime, datetime]:
     starts = [at for step in node.members if (at := moment(step["started_at"]))]
     ends = [moment(step["ended_at"]) or scale.end for step in node.members]
     return min(starts), max(ends)
 
 
-def _bar(node: Node, scale: Scale) -> Text:
+def _bar(node: GraphNode, scale: Scale) -> Text:
     cells: list[tuple[str, str]] = [(" ", "")] * scale.width
     for step in node.members:
         states = step["states"]

@@ -26,6 +26,7 @@ from stepkeep.definition.native.written import (
     DependencyBlock,
     DutyBlock,
     LevelBlock,
+    LimitBlock,
     PolicyRuleBlock,
     RetryBlock,
     RuleBlock,
@@ -170,6 +171,21 @@ def _step(
         growth=_growth(step, policy, handlers),
         child=_child(step.workflow),
         resources=dict(sorted(step.resources.items())) or msgspec.UNSET,
+        limits=tuple(map(_limit, step.limits)) or msgspec.UNSET,
+    )
+
+
+def _limit(block: LimitBlock) -> kernel.Limit:
+    rate, period = block.rate or (None, kernel.SECOND)
+    return kernel.Limit(
+        name=block.name,
+        per=block.per or msgspec.UNSET,
+        running=block.running or msgspec.UNSET,
+        weight=block.weight,
+        rate=rate or msgspec.UNSET,
+        period=period,
+        burst=block.burst,
+        units=block.units,
     )
 
 

@@ -17,7 +17,7 @@ from stepkeep.definition.secrets import is_secret_name
 from stepkeep.definition.text.strict_json import strict_json
 from stepkeep.edges.safe_text import inert_line
 from stepkeep.kernel.errors import ExpressionError, InvalidInput
-from stepkeep.network.signatures import Delivery, Headers, SignatureRefused, body_id, verify, verify_github
+from stepkeep.network.signatures import Headers, SignatureRefused, SignedDelivery, body_id, verify, verify_github
 
 MAX_BODY = 1024 * 1024
 MAX_SECRETS = 4
@@ -145,7 +145,7 @@ def receive(hook: Hook, keys: Sequence[bytes], headers: Headers, body: bytes, *,
         return HookRefused(code="unmapped", message=f"the delivery cannot be mapped: {inert_line(str(problem), 300)}")
 
 
-def _verified(hook: Hook, keys: Sequence[bytes], headers: Headers, body: bytes, now: int) -> Delivery:
+def _verified(hook: Hook, keys: Sequence[bytes], headers: Headers, body: bytes, now: int) -> SignedDelivery:
     if hook.scheme == "github":
         return verify_github(keys, headers, body)
     return verify(keys, headers, body, now=now)

@@ -19,6 +19,7 @@ from stepkeep.kernel.composition.flows import GrownRecord, calls_told, hold_unfi
 from stepkeep.kernel.decide.decision import Accepted, Reply
 from stepkeep.kernel.decide.draft import Draft
 from stepkeep.kernel.decide.failure import FAILED, RULES, Settled, fail_for_good
+from stepkeep.kernel.decide.limits import asked_of, places_detail
 from stepkeep.kernel.decide.progress import hold_reported, next_message, retry_now, settle
 from stepkeep.kernel.decide.resources import grants_detail, resources_of
 from stepkeep.kernel.decide.retry import asked_delay, delay_after, is_in_time, may_retry, may_retry_lost
@@ -78,8 +79,12 @@ def claim(draft: Draft, event: StepClaimed) -> Reply:
     detail: dict[str, Any] = {}
     if draft.plan.sets_aside:
         _check_resources(draft, step, event)
+        _check_limits(draft, step, event)
         detail |= {"resources": grants_detail(event.resources)} if event.resources else {}
+        detail |= {"limits": places_detail(event.limits)} if event.limits else {}
         detail |= _check_owner(draft, step, event)
+    if any(one.units for one in event.limits):
+        step = draft.noted(step, paid=step.attempts + 1)
     draft.caused_by("step_claimed", event.actor, detail)
     draft.move(
         step,
@@ -98,6 +103,15 @@ def _check_resources(draft: Draft, step: Step, event: StepClaimed) -> None:
     given = {one.name: one.amount for one in event.resources}
     if (needed := resources_of(draft.planned(step))) != given:
         raise Conflict(f"step {event.no} of run {event.run_id} needs {', '.join(needed) or 'no resources'}; it waits")
+
+
+def _check_limits(draft: Draft, step: Step, event: StepClaimed) -> None:
+    """A claim has a place under each limit of its step, or under none."""
+    given = [(one.name, one.key) for one in event.limits]
+    asked = [(one.limit.name, one.key) for one in asked_of(draft.planned(step), step)]
+    if given != asked:
+        named = ", ".join(name for name, _ in asked) or "no limits"
+        raise Conflict(f"step {event.no} of run {event.run_id} counts under {named}; it waits")
 
 
 def _check_owner(draft: Draft, step: Step, event: StepClaimed) -> dict[str, str]:

@@ -24,7 +24,7 @@ from stepkeep.operations.logs.log import RunLog, lines_of
 from stepkeep.operations.pipeline.transact import Transactor
 from stepkeep.operations.runs.projected import canonical_of
 from stepkeep.operations.runs.views import read_snapshot
-from stepkeep.sinks.event import OutgoingEvent, Source, matches
+from stepkeep.sinks.event import EventSource, OutgoingEvent, matches
 from stepkeep.store.deliveries import WHOLE, Takes
 from stepkeep.store.records import RunRecord
 from stepkeep.store.rows import Delivery
@@ -150,7 +150,7 @@ async def _made(
 def _outgoing(record: RunRecord, one: Made, data: list[Mapping[str, Any]]) -> Iterator[OutgoingEvent]:
     seq, first = one.place
     for number, said in enumerate(data, start=first):
-        about = (one.event.type, Source.DIALECT, one.at, _encode(said), one.event.extensions)
+        about = (one.event.type, EventSource.DIALECT, one.at, _encode(said), one.event.extensions)
         yield event_of(record.details, seq, number, *about)
 
 

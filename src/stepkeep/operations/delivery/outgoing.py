@@ -21,7 +21,7 @@ from stepkeep.operations.delivery.run_events import event_of
 from stepkeep.operations.logs.lines import severity_of
 from stepkeep.operations.pipeline.plans import plan_for
 from stepkeep.operations.pipeline.transact import Transactor
-from stepkeep.sinks.event import OutgoingEvent, Source
+from stepkeep.sinks.event import EventSource, OutgoingEvent
 from stepkeep.store.deliveries import WHOLE, Takes, worker_of
 from stepkeep.store.records import RunRecord
 from stepkeep.store.rows import Delivery
@@ -88,7 +88,7 @@ def _worker_events(cursor: Delivery, worker: str, sealed: SealedEntry) -> Iterat
             seq=sealed.seq,
             number=number,
             type=f"worker.{hop.target}",
-            source=Source.WORKERS,
+            source=EventSource.WORKERS,
             at=sealed.at,
             data=_encode(data | {"severity": severity_of("worker", hop)}),
             workflow="",
@@ -113,7 +113,7 @@ async def _emitted(
 
 async def _sent_by_a_step(transactor: Transactor, details: Details, entry: OutboxEntry) -> OutgoingEvent:
     data = await transactor.payloads.value(entry.tenant, entry.run_id, entry.payload)
-    return event_of(details, entry.seq, entry.number, entry.name, Source.EMITTED, entry.created_at, data)
+    return event_of(details, entry.seq, entry.number, entry.name, EventSource.EMITTED, entry.created_at, data)
 
 
 async def _derived(
@@ -169,7 +169,7 @@ def _hops(details: Details, plan: Plan, sealed: SealedEntry) -> Iterator[Outgoin
         body = _encode({name: value for name, value in data.items() if value is not None})
         name = f"{'run' if is_run else 'step'}.{hop.target}"
         place = (sealed.seq, FIRST_TRANSITION + number)
-        yield event_of(details, *place, name, Source.TRANSITIONS, sealed.at, body, step=step)
+        yield event_of(details, *place, name, EventSource.TRANSITIONS, sealed.at, body, step=step)
 
 
 def _endings(record: RunRecord) -> Iterator[OutgoingEvent]:
@@ -179,4 +179,4 @@ def _endings(record: RunRecord) -> Iterator[OutgoingEvent]:
     data = {"state": run.state, "category": run.category, "error": run.error, "rollback": run.rollback}
     body = _encode({name: value for name, value in data.items() if value is not None})
     at = run.ended_at or run.moved_at
-    yield event_of(record.details, run.seq, ENDING, f"run.{run.state}", Source.ENDINGS, at, body)
+    yield event_of(record.details, run.seq, ENDING, f"run.{run.state}", EventSource.ENDINGS, at, body)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from stepkeep.kernel.machine.rows import Details
 from stepkeep.operations.runs.spans import LABEL, trace_of
-from stepkeep.sinks.event import OutgoingEvent, Source
+from stepkeep.sinks.event import EventSource, OutgoingEvent
 
 
 def event_of(
@@ -14,7 +14,7 @@ def event_of(
     seq: int,
     number: int,
     name: str,
-    source: Source,
+    source: EventSource,
     at: int,
     data: bytes,
     more: Mapping[str, str] = {},

@@ -21,7 +21,7 @@ from stepkeep.operations import validate
 from stepkeep.operations.answers import Answer, says
 from stepkeep.operations.instants import instant
 from stepkeep.operations.pipeline.transact import Transactor
-from stepkeep.sinks.event import Source, check_patterns, prefix_of
+from stepkeep.sinks.event import EventSource, check_patterns, prefix_of
 from stepkeep.sinks.registry import kind_of
 from stepkeep.store.deliveries import HOOK, RUN_WEBHOOK, Action, Takes
 from stepkeep.store.rows import SinkRow
@@ -32,11 +32,11 @@ MOST_SINKS = 200
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]*")
 _BITS = {
-    Source.EMITTED: Takes.EMITTED,
-    Source.DIALECT: Takes.DIALECT,
-    Source.TRANSITIONS: Takes.TRANSITIONS,
-    Source.ENDINGS: Takes.ENDINGS,
-    Source.WORKERS: Takes.WORKERS,
+    EventSource.EMITTED: Takes.EMITTED,
+    EventSource.DIALECT: Takes.DIALECT,
+    EventSource.TRANSITIONS: Takes.TRANSITIONS,
+    EventSource.ENDINGS: Takes.ENDINGS,
+    EventSource.WORKERS: Takes.WORKERS,
 }
 
 
@@ -88,7 +88,7 @@ async def add_sink(
     *,
     on: Iterable[object],
     options: Mapping[str, Any],
-    events: Iterable[object] = (Source.EMITTED,),
+    events: Iterable[object] = (EventSource.EMITTED,),
     replace: bool = False,
     caller: Caller,
 ) -> SinkView:
@@ -166,11 +166,11 @@ def sink_name(name: object) -> str:
 def takes_of(events: Iterable[object]) -> Takes:
     """What a sink takes, from the names of sources."""
     names = [plain_text(one) for one in items("`events`", events)]
-    if not names or any(one is None or one not in set(Source) for one in names):
-        raise InvalidInput(f"the events of a sink are one or several of {', '.join(Source)}.")
+    if not names or any(one is None or one not in set(EventSource) for one in names):
+        raise InvalidInput(f"the events of a sink are one or several of {', '.join(EventSource)}.")
     found = Takes(0)
     for one in names:
-        found |= _BITS[Source(str(one))]
+        found |= _BITS[EventSource(str(one))]
     return found
 
 

@@ -1,7 +1,7 @@
 """Turns journal entries into log lines of a dialect, numbered without a gap and chained line by line.
 
 Pure. It applies the dialect's projection and omits what that does not show. `log.py` and `projected.py` call it;
-`conformance/replay.py` reads the result without knowing this file. `docs/conformance.md` describes the format.
+`conformance/words/replay.py` reads the result without knowing this file. `docs/conformance.md` describes the format.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from stepkeep.dialects.dialect import Judged, LogLine
-from stepkeep.dialects.grounds import FINAL, Seen, fact_of
+from stepkeep.dialects.grounds import FACTUAL, FINAL, Seen, fact_of
 from stepkeep.dialects.machine import MachineView
 from stepkeep.dialects.projection import Shown
 from stepkeep.kernel.definition import Handler
@@ -78,6 +78,7 @@ class DialectScribe:
         self._told: tuple[int, int] | None = None
         self._plan = None if subject.plan is None else JournaledCalls(subject.plan)
         self._untold: dict[int, str] = {}
+        self._steps: dict[int, tuple[str, str]] = {}
         self.shown: str | None = None
         """The current state of the run (or worker) in the dialect."""
 
@@ -104,28 +105,34 @@ class DialectScribe:
         return lines
 
     def _seen(self, hop: Hop, event: str) -> Seen:
-        subject, plan = self._subject, self._plan
-        of = hop.no if hop.no != RUN_ENTITY else hop.of
-        planned = None if of is None or plan is None else plan.at(of)
-        fact = fact_of(
-            hop.trigger,
-            event,
-            attempt=hop.attempt,
-            limit=None if planned is None else planned.retry.max_attempts,
-            category=hop.category,
-            policy=None if planned is None else planned.on_failure,
-            step=None if hop.no == RUN_ENTITY else subject.name(hop.no),
-            of=None if hop.of is None or plan is None else plan.at(hop.of).name,
-        )
-        if hop.no == RUN_ENTITY:
-            return Seen(subject.kind, subject.id, hop.source, hop.trigger, hop.target, fact=fact)
-        return Seen("step", subject.name(hop.no), hop.source, hop.trigger, hop.target, self._phase(hop.no), fact)
+        subject, plan, fact = self._subject, self._plan, ""
+        is_step = hop.no != RUN_ENTITY
+        name, phase = self._about_step(hop.no) if is_step else (subject.id, "main")
+        if hop.trigger in FACTUAL:
+            of = hop.no if is_step else hop.of
+            planned = None if of is None or plan is None else plan.at(of)
+            fact = fact_of(
+                hop.trigger,
+                event,
+                attempt=hop.attempt,
+                limit=None if planned is None else planned.retry.max_attempts,
+                category=hop.category,
+                policy=None if planned is None else planned.on_failure,
+                step=name if is_step else None,
+                of=None if hop.of is None or plan is None else plan.at(hop.of).name,
+            )
+        kind = "step" if is_step else subject.kind
+        return Seen(kind, name, hop.source, hop.trigger, hop.target, phase, fact)
 
-    def _phase(self, no: int) -> str:
-        planned = None if self._subject.plan is None else self._subject.plan.at(no)
-        if planned is None:
-            return str(Phase.MAIN)
-        return FINAL if self._is_final(planned) else str(planned.phase)
+    def _about_step(self, no: int) -> tuple[str, str]:
+        """The name and the phase of a step."""
+        known = self._steps.get(no)
+        if known is None:
+            planned = None if self._subject.plan is None else self._subject.plan.at(no)
+            phase = str(Phase.MAIN if planned is None else planned.phase)
+            is_final = planned is not None and self._is_final(planned)
+            known = self._steps[no] = self._subject.name(no), FINAL if is_final else phase
+        return known
 
     def _is_final(self, planned: PlannedStep) -> bool:
         named = planned.executor.name if isinstance(planned.executor, Handler) else ""
@@ -212,19 +219,18 @@ class DialectScribe:
         return about
 
     def _particulars(self, hop: Hop, shown: Shown) -> dict[str, object]:
-        plan = self._subject.plan
         of = hop.of if shown.kind in STEPS or hop.no == RUN_ENTITY else hop.no
-        said: dict[str, Any] = {"of": None if of is None or plan is None else plan.at(of).name}
+        said: dict[str, Any] = {}
+        if of is not None and self._subject.plan is not None:
+            said["of"] = self._about_step(of)[0]
         if shown.kind in STEPS:
-            is_retried = hop.target == StepState.RETRYING and not self._is_free_loss(hop)
-            said |= {
-                "attempt": hop.attempt,
-                "retry_count": None if hop.attempt is None else hop.attempt - (not is_retried),
-                "fence": hop.fence,
-                "duration_seconds": None if hop.took is None else hop.took / 1_000_000,
-                "due_at": hop.due_at,
-                "digest": self._untold.pop(hop.no, None),
-            }
+            if hop.attempt is not None:
+                is_retried = hop.target == StepState.RETRYING and not self._is_free_loss(hop)
+                said |= {"attempt": hop.attempt, "retry_count": hop.attempt - (not is_retried)}
+            said["fence"] = hop.fence
+            if hop.took is not None:
+                said["duration_seconds"] = hop.took / 1_000_000
+            said |= {"due_at": hop.due_at, "digest": self._untold.pop(hop.no, None)}
         said |= {"category": hop.category, "error": hop.error}
         return {name: value for name, value in said.items() if value is not None}
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import shlex
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import Annotated, Any
 
 import msgspec
 from msgspec import UNSET, UnsetType, field
+from msgspec.structs import replace
 
 from stepkeep.kernel.errors import DefinitionChanged, InvalidInput, NotAllowed, Unreadable
 from stepkeep.kernel.machine.rows import Changes, Gate
@@ -78,6 +79,8 @@ class OpenGate(Answer, kw_only=True):
     votes: list[Ballot]
     changes: RequestedChanges | None
     rule: Annotated[str | None, says("The rule that holds the step, if there is one.")]
+    reason: Annotated[str | None, says("Why the rule of a policy holds the step, as the policy says.")]
+    business_key: str | None
     may_decide: Annotated[bool, says("Whether the caller may approve.")]
     refusal: Annotated[Refusal | None, says("Why the caller may not decide.")]
     command: str | None
@@ -120,6 +123,7 @@ async def list_approvals(
     found: list[OpenGate] = []
     unreadable: list[UnreadableGate] = []
     cases: dict[str, Case | Exception | None] = {}
+    reasons: dict[str, str] = {}
     read, is_complete = 0, False
     while not is_complete and len(found) < limit and read < MOST_READ:
         gates = await store.list_open_gates(caller.tenant, place, PAGE)
@@ -127,7 +131,9 @@ async def list_approvals(
         for at, gate in enumerate(gates):
             if at % AT_ONCE == 0:
                 some = [one for one in gates[at : at + AT_ONCE] if not asking.late or is_late(one, now)]
-                cases |= await _cases(transactor, {one.run_id for one in some} - cases.keys(), caller.tenant, now)
+                new = await _cases(transactor, {one.run_id for one in some} - cases.keys(), caller.tenant, now)
+                cases |= new
+                await _learn_reasons(transactor, new.values(), reasons, caller.tenant)
             read, place = read + 1, (gate.run_id, gate.no)
             if asking.late and not is_late(gate, now):
                 continue
@@ -137,7 +143,7 @@ async def list_approvals(
                 unreadable.append(UnreadableGate(run_id=gate.run_id, message=str(problem)))
                 continue
             if told is not None and (told.may_decide or not asking.mine):
-                found.append(told)
+                found.append(replace(told, reason=reasons.get(told.rule or "")))
             if len(found) == limit:
                 is_complete = is_complete and at == len(gates) - 1
                 break
@@ -183,6 +189,20 @@ async def _cases(
         if isinstance(one, BaseException) and not isinstance(one, Unreadable | DefinitionChanged):
             raise one
     return dict(zip(ids, found, strict=True))  # type: ignore[arg-type]
+
+
+async def _learn_reasons(
+    transactor: Transactor, cases: Iterable[Case | Exception | None], reasons: dict[str, str], tenant: str
+) -> None:
+    """Add the reason of each rule of a policy that holds a step of these runs, by the words of the rule."""
+    for case in cases:
+        for step in case.steps.values() if isinstance(case, Case) else ():
+            if (words := holding_rule(step)) is None or words in reasons or step.note is None:
+                continue
+            rule, _, revision = (step.note.permit or "").rpartition("@")
+            if revision.isdigit() and (stored := await transactor.store.read_policy(tenant, int(revision))) is not None:
+                written = (decode_json(stored.document)).get("rules", ())
+                reasons[words] = next((one.get("reason", "") for one in written if one["name"] == rule), "")
 
 
 def _view(
@@ -231,6 +251,8 @@ def _view(
         votes=ballots(opening),
         changes=None if opening.changes is None else _changes(opening.changes),
         rule=holding_rule(step),
+        reason=None,
+        business_key=case.record.details.business_key,
         may_decide=refusal is None,
         refusal=None if refusal is None else Refusal(rule=refusal.rule, message=str(refusal)),
         command=None if refusal is not None else shlex.join(["stepkeep", "approve", gate.run_id, planned.name]),

@@ -1,21 +1,25 @@
 """Group commit: items that arrive during a commit form the next batch.
 
 There is no timer, and nothing waits when idle: the first item is committed at once, alone. Under load, batches grow by
-themselves. Starts, events of callers and reports of workers all go through `GroupCommit`; it does not know what it
-carries.
+themselves, and a large one is divided, so that one half is decided while the database writes the other. Starts, events
+of callers and reports of workers all go through `GroupCommit`; it does not know what it carries.
 """
 
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Generic, TypeVar
 
-from stepkeep.kernel.errors import SchemaMismatch, StoreUnavailable
+from stepkeep.kernel.errors import Contended, SchemaMismatch, StoreUnavailable
 from stepkeep.operations.aside import RESTING
 
 T = TypeVar("T")
 R = TypeVar("R")
+
+MAX_CONFLICT_RETRIES = 12
+"""How often a transaction that conflicts with another one is run before the caller is told."""
 
 BATCH_ITEMS = 500
 BATCH_BYTES = 16 * 1024 * 1024
@@ -24,12 +28,17 @@ BATCH_BYTES = 16 * 1024 * 1024
 LARGE_BYTES = 64 * 1024
 """Submissions of this size have a lane of their own: a database takes long to write them, and no small one waits."""
 
+DIVIDED = 40
+"""A batch of so many is divided where two can be under way. A commit costs as much as ten items: halves of fewer would
+cost more than they gain."""
+
 GATHER_SECONDS = 0.002
 """How long a few items wait for those that the previous commit will cause."""
 
 
 class GroupCommit(Generic[T]):
-    """Lanes of items. Each lane commits one batch at a time; several lanes commit in parallel.
+    """Lanes of items. Each lane commits one batch at a time, or `abreast` of them if many items wait; several lanes
+    commit in parallel.
 
     `commit` must answer every item of its batch before it returns, and raises nothing. It returns how many further
     items its batch will cause. Two batches that take turns would never merge by themselves: a smaller batch waits
@@ -44,19 +53,33 @@ class GroupCommit(Generic[T]):
         limit: int = BATCH_ITEMS,
         lanes: int = 1,
         lane_of: Callable[[T], int] = lambda item: 0,
+        abreast: int = 1,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._commit, self._sleep, self._lane_of = commit, sleep, lane_of
         self._limit, self._size_bytes = limit, size_bytes
         self._waiting: list[list[T]] = [[] for _ in range(lanes)]
-        self._flushing: list[asyncio.Task[None] | None] = [None] * lanes
+        self._flushing: list[list[asyncio.Task[None]]] = [[] for _ in range(lanes)]
+        self._abreast = abreast
+        self._under_way = [0] * lanes
 
     def put(self, items: Iterable[T]) -> None:
         for item in items:
             self._waiting[self._lane_of(item)].append(item)
-        for lane, task in enumerate(self._flushing):
-            if self._waiting[lane] and (task is None or task.done()):
-                self._flushing[lane] = asyncio.get_running_loop().create_task(self._flush(lane))
+        for lane in range(self.lanes):
+            self._begin(lane)
+
+    def _begin(self, lane: int) -> None:
+        """Commit what waits in a lane, unless the batch under way takes it next."""
+        running = [task for task in self._flushing[lane] if not task.done()]
+        if self._waiting[lane] and (not running or (len(running) < self._abreast and self._is_enough(lane))):
+            running.append(asyncio.get_running_loop().create_task(self._flush(lane)))
+        self._flushing[lane] = running
+
+    def _is_enough(self, lane: int) -> bool:
+        """Whether what waits is worth a commit beside the one under way, which takes it next otherwise. Two batches
+        that differ much would cost two commits for little overlap."""
+        return len(self._waiting[lane]) >= max(DIVIDED, self._under_way[lane]) // 2
 
     @property
     def lanes(self) -> int:
@@ -64,17 +87,24 @@ class GroupCommit(Generic[T]):
 
     @property
     def idle(self) -> bool:
-        return all(task is None or task.done() for task in self._flushing)
+        return all(task.done() for task in self.tasks)
 
     @property
     def tasks(self) -> list[asyncio.Task[None]]:
-        return [task for task in self._flushing if task is not None]
+        return [task for tasks in self._flushing for task in tasks]
 
     async def _flush(self, lane: int) -> None:
-        while waiting := self._waiting[lane]:
+        while (waiting := self._waiting[lane]) and (not self._under_way[lane] or self._is_enough(lane)):
             count = fitting(waiting, self._limit, self._size_bytes)
+            if count >= DIVIDED and self._abreast > 1 and not self._under_way[lane]:
+                count = -(-count // 2)
             batch, self._waiting[lane] = waiting[:count], waiting[count:]
-            caused = await self._commit(batch)
+            self._under_way[lane] += count
+            self._begin(lane)
+            try:
+                caused = await self._commit(batch)
+            finally:
+                self._under_way[lane] -= count
             if 0 < len(self._waiting[lane]) < caused:
                 await self._sleep(GATHER_SECONDS)
 
@@ -88,6 +118,7 @@ class Submissions(Generic[T, R]):
         *,
         limit: int = BATCH_ITEMS,
         size_bytes: Callable[[T], int] = lambda item: 0,
+        abreast: int = 1,
     ) -> None:
         self._flush = flush
         self._commits: GroupCommit[tuple[T, asyncio.Future[R]]] = GroupCommit(
@@ -96,6 +127,7 @@ class Submissions(Generic[T, R]):
             size_bytes=lambda submitted: size_bytes(submitted[0]),
             lanes=2,
             lane_of=lambda submitted: size_bytes(submitted[0]) >= LARGE_BYTES,
+            abreast=abreast,
         )
 
     async def put(self, item: T) -> R:
@@ -157,3 +189,18 @@ def _resolve(future: asyncio.Future[R], answer: R | BaseException) -> None:
         future.set_exception(answer)
     else:
         future.set_result(answer)
+
+
+async def again_if_contended(
+    transaction: Callable[[], Awaitable[T]], conflicted: Callable[[], None] = lambda: None
+) -> T:
+    """Run a whole transaction again after a conflict: it wrote nothing. `conflicted` is called for each conflict."""
+    for attempt in range(MAX_CONFLICT_RETRIES):
+        try:
+            return await transaction()
+        except Contended:
+            conflicted()
+            if attempt == MAX_CONFLICT_RETRIES - 1:
+                raise
+            await asyncio.sleep(random.uniform(0, 0.002 * 2**attempt))  # noqa: S311
+    raise AssertionError("unreachable")

@@ -249,7 +249,9 @@ class Starter:
 
     def __init__(self, transactor: Transactor) -> None:
         self._transactor = transactor
-        self._lane: Submissions[StartRequest, Started] = Submissions(self._start_batch, size_bytes=input_bytes)
+        self._lane: Submissions[StartRequest, Started] = Submissions(
+            self._start_batch, size_bytes=input_bytes, abreast=2 if transactor.store.divides_batches else 1
+        )
         self._live = self.live = transactor.plans.live
         self.quotas = QuotaKeeper(transactor.store)
         self.withdrawals = Withdrawals(transactor)

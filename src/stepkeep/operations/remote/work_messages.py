@@ -157,7 +157,7 @@ class Queues(Answer, kw_only=True):
     queues: list[WorkQueue]
 
 
-class Network(Answer, kw_only=True):
+class ReachableNetwork(Answer, kw_only=True):
     """The allow list of the tenant."""
 
     allow: list[str]

@@ -105,6 +105,7 @@ class PostgresStore(Store):
     notifier: PostgresNotifier
     sql = SQL
     parallel_commits = 3
+    divides_batches = True
     prefers_optimistic_claims = True
     is_embedded = False
 

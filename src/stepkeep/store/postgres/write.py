@@ -14,11 +14,12 @@ from stepkeep.kernel.errors import Contended, InvariantBroken
 from stepkeep.store import writing
 from stepkeep.store.change import Loaded, NewRun, Write
 from stepkeep.store.columns import values_of
+from stepkeep.store.limits import limit_writes
 from stepkeep.store.postgres import parameters
 from stepkeep.store.postgres.arrays import RowEncoder
 from stepkeep.store.postgres.connections import Connection, execute, fetch
 from stepkeep.store.postgres.failures import translated
-from stepkeep.store.postgres.load import lock_order
+from stepkeep.store.postgres.load import drive, lock_order
 from stepkeep.store.statements import load_statements
 from stepkeep.store.writing import Put
 
@@ -40,6 +41,8 @@ async def write(connection: Connection, what: Write, clock_offset: int) -> None:
     if what.has_hot_rows:
         await _write_hot(connection, what, clock_offset=clock_offset)
     await _put(connection, writing.after_runs(rows), clock_offset)
+    if what.limits:
+        await drive(connection, limit_writes(what.limits))
 
 
 async def record(connection: Connection, what: Write, known: Loaded, clock_offset: int, notice: Notice) -> int:
@@ -53,6 +56,8 @@ async def record(connection: Connection, what: Write, known: Loaded, clock_offse
         now = await _insert_runs(connection, what.new_runs, known.now, clock_offset, notice)
         await _put(connection, writing.with_runs(what.new_runs, rows))
     await _put(connection, writing.after_runs(rows), clock_offset)
+    if what.limits:
+        await drive(connection, limit_writes(what.limits))
     return now
 
 

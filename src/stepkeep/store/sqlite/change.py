@@ -19,6 +19,7 @@ from stepkeep.store import columns, loading, writing
 from stepkeep.store.bounds import check_write
 from stepkeep.store.change import Decide, Loaded, More, NewRun, Propose, RunChange, RunKey, Want, Write
 from stepkeep.store.columns import json_text
+from stepkeep.store.limits import limit_writes
 from stepkeep.store.reading import quarantined, unreadable
 from stepkeep.store.rows import KeyWant, Mailbox
 from stepkeep.store.sqlite import rows
@@ -272,6 +273,8 @@ def write(connection: apsw.Connection, what: Write, loaded: Loaded) -> None:
     if what.entries:
         many(SQL.insert_journal, map(rows.row_of, what.entries))
     _put(connection, writing.after_runs(every), loaded.now)
+    if what.limits:
+        _drive(connection, limit_writes(what.limits), loaded)
 
 
 def _put(connection: apsw.Connection, puts: Iterable[Put], now: int = 0) -> None:

@@ -109,3 +109,16 @@ export async function attempt(act, done) {
 		return undefined;
 	}
 }
+
+/** Asks before it acts. @param {string} title @param {string} text @param {() => Promise<any>} act @param {() => void} again */
+export const confirmDialog = (title, text, act, again) =>
+	openDialog({
+		title,
+		label: title,
+		kind: "danger",
+		body: h("p", text),
+		act: async () => {
+			await act();
+			again();
+		},
+	});

@@ -1,14 +1,18 @@
 /**
  * Draws the steps of a run or a workflow as a graph: nodes with their state, edges that were taken, and undo hooks as the
- * way back. States change in place; the layout is computed again only where the steps differ. Moves and zooms.
+ * way back. States change in place; the layout is computed again only where the steps differ. Moves and zooms. It is one
+ * tab stop: arrow keys go from node to node. Large graphs are searched.
  */
-import { button, h, iconOf, line, pathOf, put, s, toneOf, words } from "../kit.js";
+import { button, h, iconOf, input, line, pathOf, put, s, toneOf, words } from "../kit.js";
 import { layout } from "./layout.js";
 
 const WIDTH = 172,
 	HEIGHT = 44,
 	UNDO = 24,
-	LONGEST = 21;
+	LONGEST = 21,
+	/** A graph with more nodes has a search. */
+	LARGE = 30;
+const STEPS = { ArrowRight: [1, 0], ArrowLeft: [-1, 0], ArrowDown: [0, 1], ArrowUp: [0, -1] };
 const MOVING = new Set(["running", "validating"]),
 	WAITING = new Set(["awaiting_approval", "awaiting_event", "awaiting_completion", "retrying"]);
 const STILL = new Set(["pending", "skipped", "cancelled"]);
@@ -17,8 +21,20 @@ const STILL = new Set(["pending", "skipped", "cancelled"]);
 export function createGraph({ name, choose, signal }) {
 	const world = s("g"),
 		canvas = s("svg.canvas", { role: "group", "aria-label": name }, markers(), world);
+	const wanted = input({
+			type: "search",
+			placeholder: "Find a step",
+			"aria-label": "Find a step",
+			on: { input: find },
+		}),
+		failures = button("Failed only", failedOnly, { kind: "small", pressed: false }),
+		finder = h("div.row.finder", { hidden: true }, wanted, failures);
+	wanted.addEventListener("keydown", (event) => {
+		if (event.key === "Enter") bring(nodes.find(isWanted)?.id);
+	});
 	const element = h(
 		"div.graph",
+		finder,
 		canvas,
 		h(
 			"div.tools",
@@ -104,9 +120,62 @@ export function createGraph({ name, choose, signal }) {
 		canvas.addEventListener("pointercancel", () => canvas.removeEventListener("pointermove", move), { once: true });
 	});
 
+	let isFailedOnly = false,
+		stop = "";
+	const isWanted = (node) =>
+		(!isFailedOnly || node.state === "failed") && node.label.toLowerCase().includes(wanted.value.trim().toLowerCase());
+	function find() {
+		const isAll = !isFailedOnly && !wanted.value.trim();
+		for (const node of nodes) drawn.get(node.id)?.made.classList.toggle("dim", !isAll && !isWanted(node));
+	}
+	function failedOnly() {
+		isFailedOnly = !isFailedOnly;
+		failures.setAttribute("aria-pressed", String(isFailedOnly));
+		find();
+		if (isFailedOnly) centre(nodes.find(isWanted)?.id);
+	}
+	/** Moves a node into the middle. @param {string | undefined} id */
+	function centre(id) {
+		const at = id && places.get(id);
+		if (!at) return;
+		view.k = Math.max(view.k, 0.6);
+		view.x = element.clientWidth / 2 - (at.x + WIDTH / 2) * view.k;
+		view.y = element.clientHeight / 2 - (at.y + HEIGHT / 2) * view.k;
+		isTouched = true;
+		place();
+	}
+	/** Moves a node into sight and gives it the focus. @param {string | undefined} id */
+	function bring(id) {
+		const node = id && drawn.get(id);
+		if (!node) return;
+		const box = node.made.getBoundingClientRect(),
+			around = canvas.getBoundingClientRect();
+		if (box.left < around.left || box.right > around.right || box.top < around.top || box.bottom > around.bottom)
+			centre(id);
+		node.made.focus({ preventScroll: true });
+	}
+	/** One node is the tab stop: the chosen one, that which had the focus last, or the first. */
+	function setStop(id) {
+		drawn.get(stop)?.made.setAttribute("tabindex", "-1");
+		stop = drawn.has(id) ? id : (nodes[0]?.id ?? "");
+		drawn.get(stop)?.made.setAttribute("tabindex", "0");
+	}
+	/** The nearest node on one side. @param {string} id @param {number[]} way */
+	function beside(id, [dx, dy]) {
+		const from = places.get(id);
+		const far = (one) => {
+			const x = places.get(one.id).x - from.x,
+				y = places.get(one.id).y - from.y,
+				along = x * dx + y * dy;
+			return along < 1 ? Infinity : along + 3 * Math.abs(x * dy + y * dx);
+		};
+		return nodes.reduce((best, one) => (far(one) < (best ? far(best) : Infinity) ? one : best), null)?.id;
+	}
+
 	function update() {
+		finder.hidden = nodes.length < LARGE;
 		const now = JSON.stringify([
-			nodes.map((one) => [one.id, Boolean(one.undo)]),
+			nodes.map((one) => [one.id, one.label, Boolean(one.undo), one.stack]),
 			edges.map((one) => [one.from, one.to]),
 			isVertical,
 		]);
@@ -116,6 +185,8 @@ export function createGraph({ name, choose, signal }) {
 			fit();
 		}
 		for (const node of nodes) restate(node);
+		setStop(chosen && drawn.has(chosen) ? chosen : stop);
+		find();
 		for (const edge of edges) {
 			const one = edgesDrawn.get(`${edge.from}\u0000${edge.to}`);
 			one?.setAttribute("class", edge.taken ? "edge taken" : "edge");
@@ -132,6 +203,7 @@ export function createGraph({ name, choose, signal }) {
 			edges,
 			{ vertical: isVertical, layerGap: isVertical ? 34 : 56 },
 		);
+		const focused = [...drawn].find(([, one]) => one.made === document.activeElement)?.[0];
 		places = found.places;
 		size = { width: Math.max(1, found.width), height: Math.max(1, found.height) };
 		drawn.clear();
@@ -150,34 +222,38 @@ export function createGraph({ name, choose, signal }) {
 				nodes.map((one) => build(one)),
 			),
 		);
+		if (focused) drawn.get(focused)?.made.focus({ preventScroll: true });
 	}
 
 	function build(node) {
 		const at = places.get(node.id);
 		const glyph = s("path.glyph", { transform: "translate(10 14)" });
 		const label = s("text", { x: 33, y: 19 }, cut(node.label)),
-			sub = s("text.sub", { x: 33, y: 34 });
+			sub = s("text.sub", { x: 33, y: 34 }),
+			part = s("rect.part", { x: 4, y: HEIGHT - 4, width: 0, height: 3, rx: 1.5 });
 		const made = s(
 			"g.node",
 			{
-				tabindex: "0",
+				tabindex: "-1",
 				role: "button",
 				transform: `translate(${at.x} ${at.y})`,
-				on: { click: () => choose(node.id), keydown: open(node.id) },
+				on: { click: () => choose(node.id), keydown: open(node.id), focus: () => setStop(node.id) },
 			},
 			s("title"),
+			node.stack ? s("rect.box.behind", { x: 5, y: 5, width: WIDTH, height: HEIGHT, rx: 8 }) : null,
 			s("rect.box", { width: WIDTH, height: HEIGHT, rx: 8 }),
 			s("rect.stripe", { x: 0.5, y: 9, width: 3, height: HEIGHT - 18, rx: 1.5 }),
 			glyph,
 			label,
 			sub,
+			part,
 		);
 		let undo = null;
 		if (node.undo) {
 			undo = s(
 				"g.node",
 				{
-					tabindex: "0",
+					tabindex: "-1",
 					role: "button",
 					transform: `translate(${at.x + 22} ${at.y + HEIGHT + 4})`,
 					on: { click: () => choose(node.undo.id), keydown: open(node.undo.id) },
@@ -188,11 +264,17 @@ export function createGraph({ name, choose, signal }) {
 				s("text.sub", { x: 28, y: 16 }),
 			);
 		}
-		drawn.set(node.id, { made, glyph, sub, undo, state: "" });
+		drawn.set(node.id, { made, glyph, sub, part, undo, state: "" });
 		return [made, undo];
 	}
 
 	const open = (id) => (event) => {
+		const way = STEPS[event.key],
+			owner = drawn.has(id) ? id : nodes.find((one) => one.undo?.id === id)?.id;
+		if (way && owner && !event.ctrlKey && !event.metaKey && !event.altKey) {
+			event.preventDefault();
+			bring(beside(owner, way));
+		}
 		if (event.key !== "Enter" && event.key !== " ") return;
 		event.preventDefault();
 		choose(id);
@@ -200,7 +282,7 @@ export function createGraph({ name, choose, signal }) {
 
 	function restate(node) {
 		const one = drawn.get(node.id);
-		const now = `${node.state}|${node.sub}|${node.undo?.state ?? ""}|${chosen === node.id}|${chosen === node.undo?.id}`;
+		const now = `${node.state}|${node.sub}|${node.part}|${node.undo?.state ?? ""}|${chosen === node.id}|${chosen === node.undo?.id}`;
 		if (!one || one.state === now) return;
 		one.state = now;
 		paint(
@@ -211,6 +293,7 @@ export function createGraph({ name, choose, signal }) {
 		);
 		one.glyph.setAttribute("d", pathOf(iconOf(node.state)));
 		one.sub.textContent = cut(node.sub, 25);
+		one.part.setAttribute("width", String((node.state === "running" ? (node.part ?? 0) : 0) * (WIDTH - 8)));
 		if (!one.undo || !node.undo) return;
 		const isIdle = node.undo.state === "none";
 		paint(
@@ -271,7 +354,9 @@ function paint(made, state, isChosen, tip) {
 
 const cut = (text, most = LONGEST) => {
 	const one = line(text, 200);
-	return one.length > most ? `${one.slice(0, most - 1)}…` : one;
+	// Two long names differ at their ends as often as at their beginnings.
+	const half = Math.ceil((most - 1) / 2);
+	return one.length > most ? `${one.slice(0, half)}…${one.slice(half + 1 - most)}` : one;
 };
 
 function markers() {

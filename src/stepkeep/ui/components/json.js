@@ -14,6 +14,7 @@ const TEXT = 600,
 export function jsonView(value, options = {}) {
 	return h(
 		"div.json-box",
+		{ stamp: JSON.stringify(value) ?? "" },
 		copyButton(JSON.stringify(value, null, 2) ?? "null", "Copy as JSON"),
 		h(
 			"div.json",

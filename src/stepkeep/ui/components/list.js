@@ -1,7 +1,7 @@
 /**
  * A page that shows one body of the API and reads it again every so often.
  */
-import { createReloader, createStore, every, h, problemBox, put, refused, skeleton } from "../kit.js";
+import { createReloader, createStore, every, h, patch, problemBox, refused, skeleton } from "../kit.js";
 
 /**
  * @template T
@@ -30,15 +30,8 @@ export function listPage(context, { title, load, draw, actions, seconds = 15, ke
 		500,
 	);
 	const again = () => reloader.ask();
-	let before = "";
 	store.watch(({ body: told, problem }) => {
-		const stamp = JSON.stringify([told, problem]);
-		if (stamp === before) return;
-		before = stamp;
-		// What a person has opened or types in stays: the page is drawn again when they are done.
-		if (told && body.contains(document.activeElement) && document.activeElement?.matches("input, textarea, select"))
-			return;
-		put(body, problem ? problemBox(problem) : told ? draw(told, again) : skeleton());
+		patch(body, problem ? problemBox(problem) : null, told ? draw(told, again) : problem ? null : skeleton());
 	}, signal);
 	every(seconds * 1000, again, signal);
 	again();

@@ -17,6 +17,7 @@ export function button(label, act, options = {}) {
 		"button",
 		{
 			type: "button",
+			key: label,
 			class: `button ${options.kind ?? ""}`,
 			disabled: options.disabled ?? false,
 			"aria-label": options.hidden ? label : null,

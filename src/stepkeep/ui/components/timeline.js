@@ -137,7 +137,7 @@ export function createTimeline({ choose, signal }) {
 				"button",
 				{ type: "button", class: `name tone-${toneOf(lane.state)}`, on: { click: () => choose(lane.name) } },
 				icon(lane.phase === "undo" ? "undo" : iconOf(lane.state)),
-				h("span.cut", line(lane.name, 80)),
+				h("span.cut", line(lane.call ?? lane.name, 80)),
 				h("span.offscreen", words(lane.state)),
 			),
 			track,
@@ -151,7 +151,7 @@ export function createTimeline({ choose, signal }) {
 		const said = one.attempt
 			? `attempt ${one.attempt.number}: ${words(outcome).toLowerCase()}${one.attempt.error ? `, ${line(one.attempt.error, 200)}` : ""}`
 			: words(one.state).toLowerCase();
-		const tip = `${line(lane.name, 80)}, ${said}, ${span(one.to - one.from)}, from ${exact(new Date(one.from).toISOString())}`;
+		const tip = `${line(lane.call ?? lane.name, 80)}, ${said}, ${span(one.to - one.from)}, from ${exact(new Date(one.from).toISOString())}`;
 		const soft = one.state.startsWith("awaiting_") ? " soft" : outcome === "lost" ? " lost" : "";
 		const kind = THIN.has(one.state) ? " thin" : soft;
 		const isUndone = lane.phase === "undo" && outcome === "succeeded";

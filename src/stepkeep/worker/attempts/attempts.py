@@ -204,6 +204,7 @@ class Attempts:
     def cancel_tasks(self) -> list[asyncio.Task[None]]:
         """Cancel background tasks; await the returned tasks to know that they ended."""
         self.reporting.evidence.close()
+        self._running.inputs.flows.close()
         tasks = [*self.reporting.commits.tasks, *self._shared.tasks]
         for task in tasks:
             task.cancel()

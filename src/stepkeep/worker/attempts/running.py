@@ -17,6 +17,7 @@ from stepkeep.kernel.machine.outcomes import Completed, Failed, Outcome, Release
 from stepkeep.kernel.machine.states import Category
 from stepkeep.kernel.plan import queue_specs
 from stepkeep.operations.pipeline.batch import Answer
+from stepkeep.operations.pipeline.group_commit import DIVIDED
 from stepkeep.operations.pipeline.transact import Claim
 from stepkeep.operations.runs.spans import Trace, trace_of
 from stepkeep.worker.attempts.checkpoints import CheckpointKeeper
@@ -82,9 +83,11 @@ class Running:
         if not claims:
             return
         now = self._shared.runtime.monotonic()
-        batch_lane = self._lane_to_fill() if lane is None else lane
+        batch_lanes = self._lanes_to_fill(len(claims)) if lane is None else (lane,)
+        share = -(-len(claims) // len(batch_lanes))
         jobs = []
-        for claim in claims:
+        for place, claim in enumerate(claims):
+            batch_lane = batch_lanes[place // share]
             if not self._shared.may_claim:
                 # It was claimed by a commit that was under way when the worker began to drain.
                 self._report(self._held_unprepared(claim, now), Released())
@@ -160,14 +163,19 @@ class Running:
         is_new = claim.planned.kind.is_flow and claim.plan.size == 1
         return batch_lane if is_new else self._lane_of(claim)
 
-    def _lane_to_fill(self) -> int:
-        """The lane for claims of one batch: all go to one lane, because two halves would need two commits. It is the
-        fullest lane that is not full, for the same reason."""
+    def _lanes_to_fill(self, count: int) -> Sequence[int]:
+        """The lanes for so many claims of one batch. Few go to one lane, the fullest that is not full, because two
+        commits cost more than one. Many keep two lanes equally full, so that the reports of one half are decided while
+        the database writes the other."""
         held = Counter(dict.fromkeys(range(self._lanes), 0))
         held.update([job.lane for job in self._shared.leases])
         full = -(-self._shared.settings.concurrency // self._lanes)
-        open_lanes = [lane for lane in held if held[lane] < full]
-        return max(open_lanes, key=held.__getitem__) if open_lanes else min(held, key=held.__getitem__)
+        open_lanes = [lane for lane in held if held[lane] < full] or [min(held, key=held.__getitem__)]
+        if count < DIVIDED // 2 or not self._shared.transactor.store.divides_batches:
+            return (max(open_lanes, key=held.__getitem__),)
+        pair = sorted(open_lanes[:2], key=held.__getitem__)
+        is_divided = count >= DIVIDED and held[pair[-1]] < DIVIDED // 2
+        return pair if is_divided else pair[:1]
 
     # -- inputs ------------------------------------------------------------------------------------------------------
     def _begin(self, jobs: list[Job]) -> None:

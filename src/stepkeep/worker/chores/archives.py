@@ -23,7 +23,7 @@ def verified(manifest: Path) -> Iterator[str]:
     """What the judge finds wrong with an archive."""
     # Imported on first use: most workers archive nothing.
     from stepkeep.conformance.archive import verify_archive
-    from stepkeep.conformance.arrows import REFERENCE
+    from stepkeep.conformance.machines import REFERENCE
 
     yield from (finding.message for finding in verify_archive(manifest, REFERENCE).findings)
 

@@ -13,6 +13,7 @@ from stepkeep.kernel.definition import Agent
 from stepkeep.kernel.plan import PlannedStep
 from stepkeep.worker.attempts.classify import BindingError
 from stepkeep.worker.attempts.executor import Call, Job, PoolKind
+from stepkeep.worker.current import entered
 from stepkeep.worker.executors.python import POOLS
 
 
@@ -45,4 +46,5 @@ class AgentExecutor:
 
     def run(self, job: Job) -> Any:
         function, args, kwargs = self.call(job)
+        entered(lambda: job.make_context(self._shared))
         return function(*args, **kwargs)

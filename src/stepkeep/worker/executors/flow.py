@@ -25,11 +25,13 @@ from stepkeep.worker.attempts.misfits import MisfitError
 from stepkeep.worker.attempts.once import Checkpoints, answer_of, encoded
 from stepkeep.worker.attempts.payloads import storable_text
 from stepkeep.worker.code import build_of
+from stepkeep.worker.context import Context
+from stepkeep.worker.current import entered
 from stepkeep.worker.executors.python import PythonExecutor, check_fit, make_call
 from stepkeep.worker.flows.calls import NonDeterministic, Templates
 from stepkeep.worker.flows.context import FlowContext
 from stepkeep.worker.flows.loop import refusal
-from stepkeep.worker.flows.replay import Flow, Inline, Record, code_of
+from stepkeep.worker.flows.replay import Flow, Inline, code_of
 
 log = logging.getLogger("stepkeep.worker")
 
@@ -79,15 +81,22 @@ class FlowExecutor:
         async def record(asked: Inline) -> None:
             await _settle(asked, checkpoints)
 
+        if flow is None:
+            flow = self._new(job)
+        else:
+            job.renew_context(flow.context, keeps_report=flow.is_ahead)
+        context = flow.context
+        entered(lambda: context)
         try:
-            if flow is None:
-                flow = await self._start(job, record)
-            else:
-                job.renew_context(flow.context, keeps_report=flow.is_ahead)
+            if not flow.has_begun:
+                await flow.start(lambda: self._coroutine(job, context), record)
             await flow.feed(job.calls.recorded, planned.segment.first, record)
             return _answer_of(job, flow)
         except NonDeterministic as problem:
             return self._unfit(job, problem)
+        finally:
+            if job.calls.flow is not flow:
+                flow.close()
 
     def go_ahead(self, job: Job, flow: Flow) -> Any:
         """The same for a flow that is fed ends of calls which are not on record yet."""
@@ -104,8 +113,8 @@ class FlowExecutor:
         log.warning("%s holds: %s", job.title, problem)
         return Released(reason=storable_text(str(problem)), unfit=build_of(self.spec(job.claim.planned).function))
 
-    async def _start(self, job: Job, record: Record) -> Flow:
-        """Start the coroutine; what it is given first are the ends of calls that are on record."""
+    def _new(self, job: Job) -> Flow:
+        """The flow before its first call; what it is given first are the ends of calls that are on record."""
         claim, spec = job.claim, self.spec(job.claim.planned)
         note = claim.step.note
         context = job.make_context(self._shared, FlowContext)
@@ -113,21 +122,21 @@ class FlowExecutor:
         grown = None if note is None else note.grown
         flow = Flow(claim.planned.name, code_of(spec.function), context, job.calls.known, grown)
         context.bind(flow, self._templates, claim.plan.definition)
-
-        def make() -> Coroutine[Any, Any, Any]:
-            inputs = job.prepared.render(job)
-            check_fit(spec, inputs)
-            args, kwargs = spec.signature.arguments(context, inputs)
-            made: Coroutine[Any, Any, Any] = make_call(spec.function, args, kwargs, context)
-            return made
-
-        await flow.start(make, record)
         return flow
+
+    def _coroutine(self, job: Job, context: Context) -> Coroutine[Any, Any, Any]:
+        spec, inputs = self.spec(job.claim.planned), job.prepared.render(job)
+        check_fit(spec, inputs)
+        args, kwargs = spec.signature.arguments(context, inputs)
+        made: Coroutine[Any, Any, Any] = make_call(spec.function, args, kwargs, context)
+        return made
 
 
 def _answer_of(job: Job, flow: Flow) -> Any:
     if flow.is_done:
-        return _plain(flow.result())
+        answer = _plain(flow.result())
+        flow.close()
+        return answer
     job.calls.asked = tuple(flow.new_calls())
     job.calls.flow = flow
     context = flow.context

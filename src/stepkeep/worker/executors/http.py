@@ -19,7 +19,7 @@ from stepkeep.kernel.machine.states import Category, ErrorClass
 from stepkeep.kernel.plan import PlannedStep
 from stepkeep.network import failures, urls
 from stepkeep.network.allowing import AllowList
-from stepkeep.network.client import MAX_ANSWER, Answer, Client
+from stepkeep.network.client import MAX_ANSWER, GuardedClient, HttpAnswer
 from stepkeep.network.guard import Guard, Reach
 from stepkeep.operations.pipeline.payloads import MAX_PAYLOAD_BYTES
 from stepkeep.worker.attempts.classify import category_of_status, class_of_status, parse_retry_after
@@ -36,7 +36,7 @@ _decode = msgspec.json.Decoder().decode
 
 # One row per failure of the client: its category, and whether another attempt is useless.
 _CATEGORIES: tuple[tuple[type[failures.RequestFailed], Category, bool], ...] = (
-    (failures.Forbidden, Category.GOVERNANCE, True),
+    (failures.AddressForbidden, Category.GOVERNANCE, True),
     (failures.CannotSend, Category.VALIDATION, True),
     (failures.Unresolved, Category.TRANSIENT, False),
     (failures.NoConnection, Category.TRANSIENT, False),
@@ -81,7 +81,7 @@ class HttpExecutor:
 
     def __init__(self, policy: HttpPolicy) -> None:
         self._max_response = policy.max_response
-        self._client = Client(Guard(policy.reach()), max_answer=policy.max_response, seconds=policy.max_seconds)
+        self._client = GuardedClient(Guard(policy.reach()), max_answer=policy.max_response, seconds=policy.max_seconds)
 
     def pool(self, planned: PlannedStep) -> PoolKind:
         return PoolKind.LOOP
@@ -112,7 +112,7 @@ class HttpExecutor:
             return _failure_of(shown, problem)
         return self._result(http, shown, headers, answer)
 
-    def _result(self, http: Http, shown: str, headers: dict[str, str], answer: Answer) -> Any:
+    def _result(self, http: Http, shown: str, headers: dict[str, str], answer: HttpAnswer) -> Any:
         status = answer.status
         if 200 <= status < 300:
             if not answer.complete:
@@ -196,7 +196,7 @@ def _step_headers(http: Http, headers: dict[str, str]) -> dict[str, str]:
     return http.headers if token is None else {**http.headers, TOKEN_HEADER: token}
 
 
-def _body(answer: Answer) -> Any:
+def _body(answer: HttpAnswer) -> Any:
     if not answer.body:
         return None
     if "json" in answer.headers.get("content-type", ""):

@@ -14,6 +14,7 @@ from stepkeep.kernel.definition import Handler
 from stepkeep.kernel.plan import PlannedStep
 from stepkeep.worker.attempts.classify import BindingError
 from stepkeep.worker.attempts.executor import Call, Job, PoolKind
+from stepkeep.worker.current import entered
 
 POOLS = {"async": PoolKind.LOOP, "thread": PoolKind.THREAD, "process": PoolKind.PROCESS}
 
@@ -49,6 +50,7 @@ class PythonExecutor:
 
     def run(self, job: Job) -> Any:
         function, args, kwargs = self.call(job)
+        entered(lambda: job.make_context(self._shared))
         return make_call(function, args, kwargs, job.context if args and args[0] is job.context else None)
 
 

@@ -152,7 +152,7 @@ class FlowKeeper:
         kept = self._kept.get(_key(job))
         if kept is None:
             kept = self._kept[_key(job)] = Kept(job, count, outcome.seen)
-            self._make_room()
+            self._make_room(self._most)
         else:
             # The same object: calls that are under way refer to it.
             kept.job, kept.count, kept.seen, kept.ends = job, count, outcome.seen, {}
@@ -161,8 +161,12 @@ class FlowKeeper:
         flow.was_recorded(count)
         kept.put(flow)
 
-    def _make_room(self) -> None:
-        while len(self._kept) > self._most:
+    def close(self) -> None:
+        """Drop all of them: this worker ends."""
+        self._make_room(0)
+
+    def _make_room(self, most: int) -> None:
+        while len(self._kept) > most:
             _, dropped = self._kept.popitem(last=False)
             flow = dropped.borrow()
             if flow is not None:

@@ -10,13 +10,18 @@ import asyncio
 from asyncio import events, tasks
 from collections import deque
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from contextvars import Context
 from typing import Any, NoReturn
+from weakref import WeakSet
 
 from stepkeep.worker.answers import StepError
 
 MOST_TURNS = 1_000_000
 """How many callbacks a flow runs before it makes a call or ends."""
+
+MOST_TURNS_OF_END = 10_000
+"""How many callbacks a flow that was dropped runs to end."""
 
 
 class FlowLoop(asyncio.AbstractEventLoop):
@@ -24,8 +29,19 @@ class FlowLoop(asyncio.AbstractEventLoop):
 
     def __init__(self) -> None:
         self._ready: deque[asyncio.Handle] = deque()
+        self._tasks: WeakSet[asyncio.Task[Any]] = WeakSet()
 
-    def run_ready(self) -> None:
+    def end(self) -> None:
+        """Cancel what still waits, and run it to its end, so far as it has one.
+
+        Left to the collector of garbage, its cleanup would run on any loop, and that of anyio would never end there.
+        """
+        for task in list(self._tasks):
+            task.cancel()
+        with suppress(StepError):
+            self.run_ready(MOST_TURNS_OF_END)
+
+    def run_ready(self, most: int = MOST_TURNS) -> None:
         """Run until nothing is ready. Called from a task of another loop, or from no loop at all."""
         outer = events._get_running_loop()
         task = None if outer is None else asyncio.current_task(outer)
@@ -33,7 +49,7 @@ class FlowLoop(asyncio.AbstractEventLoop):
             tasks._leave_task(outer, task)
         events._set_running_loop(self)
         try:
-            for _ in range(MOST_TURNS):
+            for _ in range(most):
                 if not self._ready:
                     return
                 handle = self._ready.popleft()
@@ -56,7 +72,12 @@ class FlowLoop(asyncio.AbstractEventLoop):
         return asyncio.Future(loop=self)
 
     def create_task(self, coro: Coroutine[Any, Any, Any], **options: Any) -> asyncio.Task[Any]:  # type: ignore[override]
-        return asyncio.Task(coro, loop=self, **options)
+        task = asyncio.Task(coro, loop=self, **options)
+        self._tasks.add(task)
+        return task
+
+    def get_task_factory(self) -> None:
+        """None: anyio asks for it before it starts a task."""
 
     def get_debug(self) -> bool:
         return False

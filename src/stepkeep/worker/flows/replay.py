@@ -147,6 +147,11 @@ class Flow:
         return asked.future
 
     @property
+    def has_begun(self) -> bool:
+        """Whether its coroutine was started."""
+        return self._task is not None
+
+    @property
     def open(self) -> int:
         """How many of its calls it has no end of."""
         return len(self._calls) - len(self.given)
@@ -181,10 +186,9 @@ class Flow:
         return new
 
     def close(self) -> None:
-        """Drop it: whatever it awaits is not given to it any more."""
-        if self._task is not None and not self._task.done():
-            self._task.cancel()
-            self._mismatch = NonDeterministic("the flow was dropped")
+        """Drop it: whatever it awaits is not given to it any more, and its tasks are cancelled."""
+        self._mismatch = NonDeterministic("the flow was dropped")
+        self._loop.end()
 
     async def _run(self, record: Record) -> None:
         while True:

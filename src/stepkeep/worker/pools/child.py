@@ -38,6 +38,7 @@ from stepkeep.worker.attempts.once import NoCheckpoints
 from stepkeep.worker.attempts.payloads import storable_text
 from stepkeep.worker.cancellation import Cancellation, Why
 from stepkeep.worker.context import Context, Progress
+from stepkeep.worker.current import entered
 from stepkeep.worker.executors.python import PythonExecutor, make_call
 from stepkeep.worker.forks import end_copy
 from stepkeep.worker.pools.handler_loop import Shared
@@ -319,6 +320,7 @@ def _attempt(task: Task | Exception, cancelled: Cancellation, teller: Teller) ->
         )
         teller.attempt = (task.number, context)
     try:
+        entered(None if context is None else lambda: context)
         function = _find(task)
         args = task.args if context is None else (context, *task.args)
         returned = make_call(function, args, task.kwargs, context) if task.converts else function(*args, **task.kwargs)

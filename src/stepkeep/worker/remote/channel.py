@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, TypeVar
 
 from stepkeep.kernel.errors import LoginRefused, NotAllowed, NotFound, PermissionDenied, StepkeepError, StoreUnavailable
-from stepkeep.network.service import Service, again, decode
+from stepkeep.network.service import RemoteService, again, decode
 
 T = TypeVar("T")
 
@@ -21,7 +21,7 @@ class WorkerForgotten(StoreUnavailable):
 class Channel:
     """One service, and the id of the worker once it is registered."""
 
-    def __init__(self, service: Service) -> None:
+    def __init__(self, service: RemoteService) -> None:
         self.service = service
         self.worker_id = ""
 

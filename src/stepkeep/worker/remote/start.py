@@ -9,7 +9,7 @@ from typing import Any
 
 from stepkeep.definition.python.registry import Registry
 from stepkeep.kernel.errors import StoreUnavailable
-from stepkeep.network.service import Service
+from stepkeep.network.service import RemoteService
 from stepkeep.worker.loop import Worker
 from stepkeep.worker.outage import Outage
 from stepkeep.worker.remote.channel import Channel
@@ -24,7 +24,7 @@ async def remote_worker(
 ) -> AsyncIterator[Worker]:
     """A worker of the key's owner, in the key's tenant. With `waits`, a service that does not answer yet is waited
     for. Raises NotAllowed for a key that may not work."""
-    service = Service(url, key)
+    service = RemoteService(url, key)
     try:
         told = await _queues_of_service(service, waits)
         channel = Channel(service)
@@ -41,7 +41,7 @@ async def remote_worker(
         await service.close()
 
 
-async def _queues_of_service(service: Service, waits: bool) -> Any:
+async def _queues_of_service(service: RemoteService, waits: bool) -> Any:
     outage, tries = Outage(Runtime(), "the service"), 0
     while True:
         try:

@@ -36,8 +36,8 @@ from stepkeep.operations.remote.work_messages import (
     ClaimedStep,
     Claims,
     Kept,
-    Network,
     Queues,
+    ReachableNetwork,
     RecordedCalls,
     Renewals,
     Replied,
@@ -83,6 +83,7 @@ class RemoteStore:
 
     clock_offset = 0
     parallel_commits = 2
+    divides_batches = False
 
     def __init__(self, channel: Channel, tenant: str) -> None:
         self._channel, self._tenant = channel, tenant
@@ -125,7 +126,7 @@ class RemoteStore:
     ) -> StoredSetting | None:
         if (kind, name) != (SettingKind.NETWORK, NAME):
             raise Broken(f"a remote worker reads no setting {kind} {name}")
-        document = msgspec.json.encode((await self._channel.ask(Network, "GET", "/work/network")).allow)
+        document = msgspec.json.encode((await self._channel.ask(ReachableNetwork, "GET", "/work/network")).allow)
         return StoredSetting(
             tenant=tenant, kind=kind, name=name, revision=1, document=document, saved_at=0, saved_by=""
         )

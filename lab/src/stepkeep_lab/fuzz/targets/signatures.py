@@ -14,7 +14,7 @@ from random import Random
 import msgspec
 
 from stepkeep.kernel.errors import InvalidInput
-from stepkeep.network.signatures import Delivery, SignatureRefused, sign, verify, verify_github
+from stepkeep.network.signatures import SignatureRefused, SignedDelivery, sign, verify, verify_github
 from stepkeep_lab.fuzz.chance import changed_text, hostile_text, shorter
 from stepkeep_lab.fuzz.target import Limits, Target, Verdict, broken
 
@@ -36,10 +36,10 @@ class Signed(msgspec.Struct, frozen=True):
     is_whole: bool
 
 
-Verify = Callable[[Signed], Delivery]
+Verify = Callable[[Signed], SignedDelivery]
 
 
-def verified(case: Signed) -> Delivery:
+def verified(case: Signed) -> SignedDelivery:
     if case.scheme == GITHUB:
         return verify_github(case.keys, case.headers, case.body)
     return verify(case.keys, case.headers, case.body, now=NOW)
