@@ -351,6 +351,9 @@ def _undo(
 
 
 def _on_exhausted(block: StepBlock | UndoBlock) -> kernel.OnExhausted | msgspec.UnsetType:
+    if isinstance(block, StepBlock) and block.flow is not None and "on_exhausted" in block.model_fields_set:
+        # Without a word, a flow holds after errors of its own code alone.
+        return kernel.OnExhausted(block.on_exhausted)
     return kernel.OnExhausted.HOLD if block.on_exhausted == "hold" else msgspec.UNSET
 
 
