@@ -30,9 +30,11 @@ from stepkeep.engine.interventions import AsyncInterventions as AsyncInterventio
 from stepkeep.engine.interventions import Interventions as Interventions
 from stepkeep.engine.jobs import AsyncJobs as AsyncJobs
 from stepkeep.engine.jobs import Jobs as Jobs
+from stepkeep.engine.limits import AsyncLimits as AsyncLimits
 from stepkeep.engine.limits import AsyncPauses as AsyncPauses
 from stepkeep.engine.limits import AsyncResources as AsyncResources
 from stepkeep.engine.limits import AsyncSlots as AsyncSlots
+from stepkeep.engine.limits import Limits as Limits
 from stepkeep.engine.limits import Pauses as Pauses
 from stepkeep.engine.limits import Resources as Resources
 from stepkeep.engine.limits import Slots as Slots

@@ -20,6 +20,7 @@ from stepkeep.kernel.composition.adoption import Continuation
 from stepkeep.kernel.decide.create import create_run
 from stepkeep.kernel.decide.decide import decide
 from stepkeep.kernel.decide.decision import Accepted, Claimer, Decision, Involved, Need, Reply, Snapshot
+from stepkeep.kernel.decide.limits import free_places
 from stepkeep.kernel.decide.policy import Policy
 from stepkeep.kernel.decide.resources import unlimited_grants
 from stepkeep.kernel.decide.waits import is_past_wait
@@ -457,9 +458,11 @@ class World:
 
     def claiming(self, name: str, *, worker: int = 1, lease: int = LEASE) -> StepClaimed:
         no = self.no(name)
-        given = unlimited_grants(self.plan.of(self.rows[no])) if no in self.rows else ()
+        row = self.rows.get(no)
+        given = () if row is None else unlimited_grants(self.plan.of(row))
+        places = () if row is None else free_places(self.plan.of(row), row)
         who = {"tenant": "t", "run_id": "r", "actor": f"w{worker}"}
-        return StepClaimed(**who, no=no, worker=worker, lease=lease, resources=given)
+        return StepClaimed(**who, no=no, worker=worker, lease=lease, resources=given, limits=places)
 
     def claim(self, *names: str, worker: int = 1, lease: int = LEASE) -> int:
         """Claim steps one after the other; returns the fence of the last claim."""

@@ -70,6 +70,9 @@ def as_written(path: Path, data: Any) -> Path:
 
 NOT_EVALUATED = "Expressions are not evaluated here; remove `${{ }}`."
 
+KEYS_ARE_LIMITS = 'A limit has keys: `limits: [{name: NAME, per: "${{ … }}", running: 1}]`.'
+"""What to write in place of an expression in the name of a resource."""
+
 LOAD_IT = "Load the code that registers it (--app FILE.py), or publish it with --handlers-elsewhere."
 """What to do about a name that no registered handler has."""
 

@@ -40,6 +40,11 @@ from stepkeep.store.rows import (
     Held,
     HoldRow,
     KeyWant,
+    LimitHold,
+    LimitKey,
+    LimitKeyRow,
+    LimitLine,
+    LimitWait,
     Mailbox,
     MailboxMessage,
     SlotGrant,
@@ -207,6 +212,8 @@ class More(msgspec.Struct, frozen=True, kw_only=True):
     """Tenants whose execution slots are to be locked and counted, after all runs and business keys."""
     resources: tuple[str, ...] = ()
     """Tenants whose resources are to be locked and read, after all runs and business keys."""
+    limits: tuple[LimitKey, ...] = ()
+    """Keys of limits to lock and read, after the resources. They are asked for once, all together."""
 
 
 class Loaded(msgspec.Struct, kw_only=True):
@@ -221,8 +228,8 @@ class Loaded(msgspec.Struct, kw_only=True):
     and steps are locked and loaded. `authorities` has what the callers of `Want.people` bring. `mailboxes` has what was
     found under the locks of `More.keys`, after which `now` is read again. `adoptions` has what was adopted from the
     runs of `More.adoptions`, `slots` how many slots are held in the tenants of `More.slots`, `resources` what steps
-    hold in those of `More.resources`. `barred` has existing runs that must not be changed, with the reason: Unreadable
-    or Quarantined. `passed_over` counts claimable steps that are
+    hold in those of `More.resources`, `limits` the rows of the keys of `More.limits`. `barred` has existing runs
+    that must not be changed, with the reason: Unreadable or Quarantined. `passed_over` counts claimable steps that are
     not proposed because their run is barred.
     """
 
@@ -253,6 +260,9 @@ class Loaded(msgspec.Struct, kw_only=True):
     adoptions: dict[RunKey, tuple[AdoptionRow, ...]] = {}
     slots: dict[str, Held] = {}
     resources: dict[str, tuple[HoldRow, ...]] = {}
+    limits: dict[LimitKey, LimitKeyRow] = {}
+    lines: set[tuple[LimitKey, int]] = set()
+    """The keys of `limits` under which steps of a queue are parked."""
     barred: dict[RunKey, Unreadable | Quarantined] = {}
     passed_over: int = 0
 
@@ -291,6 +301,29 @@ class NewRun(msgspec.Struct, frozen=True, kw_only=True):
     recalls: tuple[Recall, ...] = ()
     slot: SlotRow | None = None
     idempotency: IdempotencyKey | None = None
+
+
+class LimitChange(msgspec.Struct, kw_only=True):
+    """What a transaction writes of limits, `at` a moment. The keys are locked, but for those of `ended`, which the
+    write locks."""
+
+    at: int = 0
+    keys: list[LimitKeyRow] = []
+    holds: list[LimitHold] = []
+    ended: list[tuple[str, str, int, int]] = []
+    """Claims that end: (tenant, run id, step number, fence). Their places are free from the commit on."""
+    parked: list[LimitWait] = []
+    left: list[tuple[str, str, int]] = []
+    """Steps that are parked no more."""
+    begun: list[LimitLine] = []
+    """Lines that begin now, unless they are there."""
+    lines: list[LimitLine] = []
+    """When lines are looked at again."""
+    searched: list[LimitLine] = []
+    """Lines in which every step was looked at: those that are empty go."""
+
+    def __bool__(self) -> bool:
+        return any((self.keys, self.ended, self.parked, self.left, self.lines, self.searched))
 
 
 class RunChange(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -352,6 +385,7 @@ class Write(msgspec.Struct, kw_only=True):
     """Runs, and `asked_before` of their details from now on."""
     holds: list[HoldRow] = []
     """Resources of the steps that it claims. Rows that count no longer are deleted in the same transaction."""
+    limits: LimitChange = msgspec.field(default_factory=LimitChange)
     only_hot: bool = False
 
     @property
@@ -362,7 +396,7 @@ class Write(msgspec.Struct, kw_only=True):
     @property
     def _has_rare_rows(self) -> bool:
         rare = (self.messages, self.consumed, self.outbox, self.released_keys, self.mailbox)
-        if self.payloads or self.granted or self.holds or self.requesters:
+        if self.payloads or self.granted or self.holds or self.requesters or self.limits:
             return True
         return any(rare) or self._has_gates or self.has_triggers or self.has_children
 

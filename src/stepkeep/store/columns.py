@@ -54,6 +54,9 @@ from stepkeep.store.rows import (
     HoldRow,
     Job,
     JobRun,
+    LimitHold,
+    LimitKeyRow,
+    LimitWait,
     MailboxMessage,
     SinkRow,
     SlotRow,
@@ -77,6 +80,9 @@ TABLES: Mapping[str, type[msgspec.Struct]] = {
     "children": Child,
     "slots": SlotRow,
     "resource_holds": HoldRow,
+    "limit_keys": LimitKeyRow,
+    "limit_holds": LimitHold,
+    "limit_waits": LimitWait,
     "signed_heads": SignedHead,
     "workers": Worker,
     "definitions": StoredDefinition,
@@ -203,6 +209,9 @@ adoption_from = reader(AdoptionRow)
 child_from = reader(Child)
 slot_from = reader(SlotRow)
 hold_from = reader(HoldRow)
+limit_key_from = reader(LimitKeyRow)
+limit_hold_from = reader(LimitHold)
+limit_wait_from = reader(LimitWait)
 signed_head_from = reader(SignedHead)
 idempotency_from = reader(IdempotencyKey)
 unchecked_definition = reader(StoredDefinition)

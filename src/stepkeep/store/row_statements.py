@@ -90,8 +90,8 @@ TABLE_OF = {row: table for table, row in TABLES.items()}
 # fmt: off
 ORDER = (
     "steps", "attempts", "attempt_evidence", "payload_chunks", "journal", "messages", "outbox", "deliveries",
-    "gates", "adoptions", "children", "slots", "resource_holds", "decisions", "signed_heads", "run_details",
-    "runs",
+    "gates", "adoptions", "children", "slots", "resource_holds", "limit_holds", "limit_waits", "decisions",
+    "signed_heads", "run_details", "runs",
 )
 # fmt: on
 DELETED: Mapping[str, str] = {f"delete_{table.removeprefix('attempt_')}": table for table in ORDER}

@@ -92,13 +92,81 @@ class HoldRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     held_at: Moment
 
 
+LimitKey = tuple[str, str, str]
+"""(tenant, name, key) of a limit."""
+
+
+class LimitKeyRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A key of a limit, and the lock of its places. `seq` is the number of its last grant, `held` what the holds weigh
+    together, `tat` when the bucket of its rate is empty again. `freed` has the numbers of grants that ended since.
+    `used_at`: when a claim asked for it last."""
+
+    tenant: str
+    name: str
+    key: str
+    seq: Place
+    held: Place
+    tat: Moment
+    freed: tuple[int, ...] = ()
+    used_at: Moment = 0
+
+    @property
+    def limit_key(self) -> LimitKey:
+        return self.tenant, self.name, self.key
+
+
+class LimitHold(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A place that a claim has, from the grant `seq` of its key on. The transaction that ends the claim deletes it."""
+
+    tenant: str
+    run_id: str
+    no: StepNo
+    fence: Count
+    name: str
+    key: str
+    seq: Place
+    weight: Count
+    step: str
+    held_at: Moment
+
+
+class LimitWait(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A ready step that is parked under a key that was full, in the line of its queue. It stays in place when its step
+    moves on otherwise: the claim that finds it so deletes it."""
+
+    tenant: str
+    run_id: str
+    no: StepNo
+    name: str
+    key: str
+    queue: Place
+    priority: Priority
+    asked_at: Moment
+
+
+class LimitLine(NamedTuple):
+    """The parked steps of one queue under one key. A claim looks at it from `due_at` on; None: a claim under the key
+    must end first."""
+
+    tenant: str
+    name: str
+    key: str
+    queue: int
+    due_at: int | None = None
+
+    @property
+    def limit_key(self) -> LimitKey:
+        return self.tenant, self.name, self.key
+
+
 class ResourceWaiter(NamedTuple):
-    """A ready step that is set aside, and the definition of its run."""
+    """A ready step that is set aside, and the definition of its run. `line` is the one that it is parked in."""
 
     tenant: str
     run_id: str
     no: int
     definition_id: int
+    line: LimitLine | None = None
 
 
 class SinkRow(msgspec.Struct, frozen=True, kw_only=True):

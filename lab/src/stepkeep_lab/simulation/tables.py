@@ -50,6 +50,7 @@ from stepkeep.store.rows import (
 from stepkeep_lab.simulation.child_tables import ChildRows
 from stepkeep_lab.simulation.delivery_tables import DeliveryRows
 from stepkeep_lab.simulation.job_tables import JobRows
+from stepkeep_lab.simulation.limit_tables import LimitRows
 from stepkeep_lab.simulation.people_tables import PeopleRows
 from stepkeep_lab.simulation.resource_tables import HoldRows
 from stepkeep_lab.simulation.schema import refuse_run, refuse_step
@@ -94,6 +95,7 @@ class Tables:
         self.children = ChildRows()
         self.slots = SlotRows()
         self.holds = HoldRows()
+        self.limits = LimitRows()
         self.signed_heads: dict[RunKey, dict[str, SignedHead]] = {}
         self.policies: dict[str, list[StoredPolicy]] = {}
         self.settings: dict[tuple[str, str, str], list[StoredSetting]] = {}
@@ -346,6 +348,7 @@ class Tables:
         self.children.write(what)
         self.slots.write(what)
         self.holds.write(what, self.steps)
+        self.limits.write(what.limits, self)
         for payload in what.payloads:
             self.payloads.setdefault((payload.tenant, payload.run_id), {})[payload.digest] = payload.body
 
@@ -397,6 +400,7 @@ class Tables:
         self.children.delete(*key)
         self.slots.rows.pop(key, None)
         self.holds.delete(key)
+        self.limits.delete(key)
         self.signed_heads.pop(key, None)
         self.votes.pop(key)
         self.evidence.pop(key, None)

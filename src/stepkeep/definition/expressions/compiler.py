@@ -6,15 +6,15 @@ evaluates nothing. Each process has one, in its cache of plans.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from stepkeep.definition.expressions.compiled_policy import policies_of
-from stepkeep.definition.expressions.conditions import compile_condition, compile_facts, compile_length
+from stepkeep.definition.expressions.conditions import compile_condition, compile_facts, compile_keys, compile_length
 from stepkeep.definition.expressions.elements import compile_growth
 from stepkeep.definition.expressions.message_tests import compile_test
-from stepkeep.kernel.compiler import Compiler, Condition, Facts, Grower, MessageTest, SleepLength
+from stepkeep.kernel.compiler import Compiler, Condition, Facts, Grower, Keys, MessageTest, SleepLength
 from stepkeep.kernel.decide.policy import Policy
-from stepkeep.kernel.definition import Definition, StepDefinition
+from stepkeep.kernel.definition import Definition, Limit, StepDefinition
 
 MOST_TESTS = 512
 """How many compiled filters of waits are kept."""
@@ -46,6 +46,9 @@ class ExpressionCompiler(Compiler):
 
     def facts(self, facts: Mapping[str, str], definition: Definition) -> Facts:
         return compile_facts(facts, definition, opened=self.opened, sealed=self.sealed)
+
+    def keys(self, limits: Sequence[Limit], definition: Definition) -> Keys:
+        return compile_keys(limits, definition, opened=self.opened)
 
     def grower(self, step: StepDefinition, definition: Definition) -> Grower:
         return compile_growth(step, definition, opened=self.opened, sealed=self.sealed)

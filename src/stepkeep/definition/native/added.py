@@ -48,6 +48,7 @@ _NOT_ADDED = {
     "on_exhausted": "Add an `approval` behind it.",
     "transactional": "Name it in the definition.",
     "resources": "Name them at a step of the definition.",
+    "limits": "Name them at a step of the definition.",
     "hooks": "Write them in the definition.",
     "order": "The steps begin in the order of the list.",
 }

@@ -26,6 +26,7 @@ from stepkeep.definition.native.written import (
     DependencyBlock,
     DutyBlock,
     LevelBlock,
+    LimitBlock,
     PolicyRuleBlock,
     RetryBlock,
     RuleBlock,
@@ -170,6 +171,21 @@ def _step(
         growth=_growth(step, policy, handlers),
         child=_child(step.workflow),
         resources=dict(sorted(step.resources.items())) or msgspec.UNSET,
+        limits=tuple(map(_limit, step.limits)) or msgspec.UNSET,
+    )
+
+
+def _limit(block: LimitBlock) -> kernel.Limit:
+    rate, period = block.rate or (None, kernel.SECOND)
+    return kernel.Limit(
+        name=block.name,
+        per=block.per or msgspec.UNSET,
+        running=block.running or msgspec.UNSET,
+        weight=block.weight,
+        rate=rate or msgspec.UNSET,
+        period=period,
+        burst=block.burst,
+        units=block.units,
     )
 
 
@@ -259,6 +275,9 @@ def _undo(
 
 
 def _on_exhausted(block: StepBlock | UndoBlock) -> kernel.OnExhausted | msgspec.UnsetType:
+    if isinstance(block, StepBlock) and block.flow is not None and "on_exhausted" in block.model_fields_set:
+        # Without a word, a flow holds after errors of its own code alone.
+        return kernel.OnExhausted(block.on_exhausted)
     return kernel.OnExhausted.HOLD if block.on_exhausted == "hold" else msgspec.UNSET
 
 

@@ -42,6 +42,7 @@ _FOR_WORK = {
     "capabilities": "No worker runs it.",
     "queue": "No worker runs it.",
     "resources": "No worker runs it, so nothing would hold them.",
+    "limits": "No worker runs it, so nothing would count.",
     "hold": "It waits already, or needs no worker.",
     "with": "It takes no inputs.",
     "input_schema": "It takes no inputs.",
@@ -67,6 +68,7 @@ _FOR_CHILDREN = {
     "capabilities": "No worker runs it: write them at the steps of that workflow.",
     "queue": "No worker runs it: write it at the steps of that workflow.",
     "resources": "No worker runs it: write them at the steps of that workflow.",
+    "limits": "No worker runs it: write them at the steps of that workflow.",
     "hold": "Put an `approval` before it.",
     "flow": "Start the flow as a workflow of its own.",
     "then": "Write it at a step of that workflow.",
@@ -80,6 +82,7 @@ _FOR_SWITCH = dict.fromkeys(_FOR_WORK, "Write it at a case.") | {
     "map": "Give it to a step before or behind it.",
     "repeat": "Give it to a step before or behind it.",
     "then": "Give it to a step before or behind it.",
+    "limits": "Give them to a step with a handler.",
 }
 """Keys that mean nothing for a step that chooses between cases."""
 
@@ -111,10 +114,28 @@ def check_step(step: StepBlock, path: Path) -> Iterator[Finding]:
         yield from check_flow(step, written, path)
     if step.then is not None:
         yield from check_then(step, written, path)
+    yield from _limits(step, path)
     yield from check_cases(step, path)
     for place, case in enumerate(step.switch or ()):
         if case.switch is None:
             yield from check_step(case, (*path, "switch", place))
+
+
+def _limits(step: StepBlock, path: Path) -> Iterator[Finding]:
+    seen: set[str] = set()
+    for place, limit in enumerate(step.limits):
+        at = (*path, "limits", place)
+        if limit.name in seen:
+            yield Finding((*at, "name"), f"Step `{step.name}` counts under `{limit.name}` twice.", "Name it once.")
+        seen.add(limit.name)
+        given = limit.model_fields_set
+        for key, needs in (("burst", "rate"), ("units", "rate")):
+            if key in given and limit.running is not None and limit.rate is None:
+                yield Finding((*at, key), f"`{key}` means nothing without `{needs}`.", f"Add a `{needs}`.", key=True)
+    for place, case in enumerate(step.switch or ()):
+        if case.limits:
+            at, said = (*path, "switch", place, "limits"), "`limits` mean nothing at a case."
+            yield Finding(at, said, "Give them to a step before or behind it.", key=True)
 
 
 def _schemas(step: StepBlock, path: Path) -> Iterator[Finding]:

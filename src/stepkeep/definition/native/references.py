@@ -74,6 +74,10 @@ def _in_step(step: StepBlock, path: Path, scopes: Scopes, ancestry: Ancestry | N
                 yield from _truth(text, (*path, "wait", key), scope, who, earlier)
     for key, gate in gates_of(step):
         yield from _template(gate.facts, (*path, key, "facts"), scopes.condition, who, earlier)
+    for place, limit in enumerate(step.limits):
+        for key, text in (("per", limit.per), ("units", limit.units)):
+            if isinstance(text, str):
+                yield from _template(text, (*path, "limits", place, key), scopes.condition, who, earlier)
     inputs = scopes.inputs
     if step.map is not None:
         inputs = scopes.item_inputs

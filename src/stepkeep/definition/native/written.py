@@ -94,8 +94,43 @@ Amount = Annotated[Any, BeforeValidator(_amount, json_schema_input_type=Literal[
 """How much of a resource a step needs."""
 
 
+def _rate(value: Any) -> Any:
+    """`100/1m` as units and microseconds."""
+    units, _, period = value.partition("/") if isinstance(value, str) else ("", "", "")
+    if not (units.isascii() and units.isdigit() and 1 <= int(units[:12]) <= bounds.MAX_UNITS and period):
+        most = {"most": f"{bounds.MAX_UNITS:,}"}
+        raise PydanticCustomError("rate", "must be units and a time, such as 100/1m, of 1 to {most} units", most)
+    return int(units), duration(period, bounds.LIMIT_PERIOD)
+
+
+def _units(value: Any) -> Any:
+    is_number = isinstance(value, int) and not isinstance(value, bool)
+    if (isinstance(value, str) and OPENING in value) or (is_number and 1 <= value <= bounds.MAX_UNITS):
+        return value
+    most = {"most": f"{bounds.MAX_UNITS:,}"}
+    raise PydanticCustomError("units", "must be a whole number from 1 to {most}, or an expression", most)
+
+
+def _per(value: Any) -> Any:
+    if isinstance(value, str) and OPENING in value:
+        return value
+    raise PydanticCustomError("per", "must have an expression: ${{ input.customer }}; leave it out for one key")
+
+
 class Block(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class LimitBlock(Block):
+    """A limit on the claims of a step: how many under one key run at once, and how fast they begin."""
+
+    name: Name
+    per: Annotated[Any, BeforeValidator(_per, json_schema_input_type=str)] = None
+    running: int | None = Field(default=None, ge=1, le=bounds.MAX_SLOTS)
+    weight: int = Field(default=1, ge=1, le=bounds.MAX_SLOTS)
+    rate: Annotated[Any, BeforeValidator(_rate, json_schema_input_type=str)] = None
+    burst: int = Field(default=1, ge=1, le=bounds.MAX_UNITS)
+    units: Annotated[Any, BeforeValidator(_units, json_schema_input_type=str | int)] = 1
 
 
 class RetryBlock(Block):
@@ -409,6 +444,7 @@ class StepBlock(Block):
     capabilities: list[Word] = []
     queue: QueueName = ""
     resources: dict[Word, Amount] = Field(default={}, max_length=bounds.MAX_RESOURCES)
+    limits: list[Annotated[LimitBlock, _short("name", LimitBlock)]] = Field(default=[], max_length=bounds.MAX_LIMITS)
     order: Annotated[int | None, given(int)] = Field(default=None, ge=0, le=bounds.MAX_ORDER)
     description: Text = ""
     hooks: Hooks = []

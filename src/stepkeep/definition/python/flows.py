@@ -48,9 +48,10 @@ class FlowOptions(TypedDict, total=False):
     hooks: Sequence[Mapping[str, Any]]
     queue: str
     capabilities: Sequence[str]
+    on_exhausted: Literal["fail", "hold"]
 
 
-OF_STEP = ("queue", "capabilities")
+OF_STEP = ("queue", "capabilities", "on_exhausted")
 """The options of a flow that belong to its step."""
 
 HEAD = tuple(FlowOptions.__annotations__)

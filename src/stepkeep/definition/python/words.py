@@ -59,6 +59,7 @@ OPTIONS = (
     "if_",
     "input_schema",
     "inputs",
+    "limits",
     "on_exhausted",
     "on_failure",
     "order",

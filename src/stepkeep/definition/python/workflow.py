@@ -99,6 +99,7 @@ class WorkOptions(StepOptions, total=False):
     capabilities: Sequence[str]
     queue: str
     resources: Mapping[str, Literal["exclusive", "shared"] | int]
+    limits: Sequence[str | Mapping[str, Any]]
     map: Condition | Mapping[str, Any]
     repeat: Mapping[str, Any]
     flow: Mapping[str, Any]

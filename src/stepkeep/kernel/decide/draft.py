@@ -434,6 +434,11 @@ class Draft:
         """Keep a changed row whose state is unchanged."""
         self.steps[step.no] = step
 
+    def noted(self, step: Step, **noted: Any) -> Step:
+        """The step with these fields of its note, for the move that follows."""
+        self.only_hot = False
+        return replace(step, note=replace(step.note or Note(), **noted))
+
     def add(self, step: Step) -> Step:
         """Add a new row, pending."""
         self.new_steps.add(step.no)

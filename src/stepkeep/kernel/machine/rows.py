@@ -230,6 +230,13 @@ class Called(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=F
     reads: tuple[Read, ...] = ()
 
 
+class Limited(msgspec.Struct, frozen=True, gc=False):
+    """What a step asks of one of its limits: the key and the units of its rate."""
+
+    key: str
+    units: int = 1
+
+
 class Checkpoint(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What a handler recorded while it ran: the name, the value (JSON, or a reference to it), the fence of the attempt
     that recorded it, and when. It is never changed; later attempts of the step are given the value."""
@@ -260,7 +267,9 @@ class Note(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fal
     step that owns some. `call`: the template of a step that a flow or a handler added, and of its undo. `activation`:
     the sequence of the journal entry that asked for its child, `child`: the id of that run; an adopted step keeps it.
     `undoes`: the child that this undo step rolls back. `violations`: the refusals of this step that are on record, as
-    person and rule. `checkpoints`: what its handler recorded while it ran, by `ctx.once`.
+    person and rule. `checkpoints`: what its handler recorded while it ran, by `ctx.once`. `limited`: of each limit of
+    the step, the key and the units, as they came out when it opened. `paid`: the attempt for which the rates were last
+    charged.
     """
 
     event: str | None = None
@@ -293,6 +302,8 @@ class Note(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fal
     undoes: str | None = None
     violations: tuple[tuple[str, str], ...] = ()
     checkpoints: tuple[Checkpoint, ...] = ()
+    limited: tuple[Limited, ...] = ()
+    paid: int | None = None
 
 
 class Step(msgspec.Struct, frozen=True, gc=False):

@@ -6,7 +6,7 @@ more rows or everything to write. `transact` creates a batch and drops it after 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -14,6 +14,7 @@ import msgspec
 from stepkeep.kernel.composition.child_runs import is_child
 from stepkeep.kernel.decide.decide import decide
 from stepkeep.kernel.decide.decision import Accepted, Claimer, Decision, Need, Snapshot
+from stepkeep.kernel.decide.limits import limits_of
 from stepkeep.kernel.decide.policy import Policy
 from stepkeep.kernel.errors import InvalidInput, NotFound, Quarantined, Unreadable
 from stepkeep.kernel.machine.events import (
@@ -325,6 +326,9 @@ class DecisionBatch:
         write = Write(only_hot=all(decision.only_hot for decision in made))
         for decision in made:
             gather(write, decision)
+            if (plan := self.plan_of(decision.run)).has_limits and self._loaded is not None:
+                write.limits.at = self._loaded.now
+                write.limits.ended += ended_places(plan, decision, self._loaded)
         # Those of refused events are not written: nothing refers to them.
         write.payloads += [
             one for place, kept in self._payloads.items() if type(self.replies[place]) is Accepted for one in kept
@@ -384,6 +388,16 @@ def notices_of(run: Run) -> list[Notice]:
             error=error,
         )
     ]
+
+
+def ended_places(plan: Plan, decision: Decision, loaded: Loaded) -> Iterator[tuple[str, str, int, int]]:
+    """The claims of limited steps that this decision ends: their places are given back."""
+    before = loaded.steps.get((decision.run.tenant, decision.run.id), {})
+    for step in decision.changed:
+        held = before.get(step.no)
+        ends = step.worker is None and step.fence and (held is None or held.worker is not None)
+        if ends and limits_of(plan.of(step)):
+            yield step.tenant, step.run_id, step.no, step.fence
 
 
 def gather(write: Write, decision: Decision) -> None:

@@ -16,11 +16,12 @@ from stepkeep.kernel.machine.rows import Recall
 from stepkeep.kernel.machine.states import RUN_TERMINAL
 from stepkeep.store.change import NOT_REQUESTED, Loaded, NewRun, Write
 from stepkeep.store.columns import people_values
+from stepkeep.store.limits import limit_writes
 from stepkeep.store.postgres import parameters
 from stepkeep.store.postgres.arrays import Bytes, RowEncoder, ids, names, numbers
 from stepkeep.store.postgres.connections import Connection, execute, fetch
 from stepkeep.store.postgres.failures import translated
-from stepkeep.store.postgres.load import lock_order
+from stepkeep.store.postgres.load import drive, lock_order
 from stepkeep.store.statements import load_statements
 
 SQL = load_statements("stepkeep.store.postgres")
@@ -100,6 +101,8 @@ async def _write_rest(connection: Connection, what: Write, clock_offset: int) ->
         await execute(connection, SQL.forget_resource_holds, tenant)
     for hold in what.holds:
         await execute(connection, SQL.insert_resource_hold, *people_values(hold))
+    if what.limits:
+        await drive(connection, limit_writes(what.limits))
     for payload in what.payloads:
         owner = (payload.tenant, payload.run_id, payload.digest)
         for number, chunk in payload.chunks():

@@ -20,6 +20,7 @@ from stepkeep.store import columns, loading
 from stepkeep.store.bounds import check_write
 from stepkeep.store.change import NOT_REQUESTED, Decide, Loaded, More, Propose, RunChange, RunKey, Want, Write
 from stepkeep.store.columns import json_text
+from stepkeep.store.limits import limit_writes
 from stepkeep.store.reading import quarantined, unreadable
 from stepkeep.store.rows import KeyWant, Mailbox
 from stepkeep.store.sqlite import rows
@@ -303,6 +304,8 @@ def write(connection: apsw.Connection, what: Write, loaded: Loaded) -> None:
     if what.holds:
         many(SQL.forget_resource_holds, ((tenant,) for tenant in sorted({hold.tenant for hold in what.holds})))
         many(SQL.insert_resource_hold, map(rows.row_of, what.holds))
+    if what.limits:
+        _drive(connection, limit_writes(what.limits), loaded)
     for payload in what.payloads:
         owner = (payload.tenant, payload.run_id, payload.digest)
         many(SQL.insert_payload_chunks, ((*owner, number, chunk) for number, chunk in payload.chunks()))

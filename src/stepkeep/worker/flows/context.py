@@ -150,6 +150,14 @@ class FlowContext(Context):
         """
         return self._flow.inline(checked_name(name, function), lambda: function(*args, **kwargs))
 
+    def patched(self, name: str) -> Awaitable[bool]:
+        """Whether a run goes the new way at this place: `if await ctx.patched("fraud-check"): ...`.
+
+        True for a run whose record ends here, and from then on for its life. False for a run that has gone on from here
+        before, which keeps to its record. So runs of one version live on through a change of the function.
+        """
+        return self._flow.patched(checked_name(f"patched:{name}", bool))
+
     async def map(
         self, function: Function | str, items: Iterable[Any], *, in_flight: int = 10, **inputs: Any
     ) -> list[Any]:
