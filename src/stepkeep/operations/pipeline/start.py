@@ -16,7 +16,7 @@ import msgspec
 from uuid_utils import uuid7
 
 from stepkeep.definition.bounds import MAX_PRIORITY
-from stepkeep.definition.run_input import check_json_input, is_declared, is_quick
+from stepkeep.definition.expressions.json_schema import check_json_input, is_declared, is_quick
 from stepkeep.kernel.composition.adoption import Continuation, ContinuationKind
 from stepkeep.kernel.composition.child_runs import CONTINUE
 from stepkeep.kernel.decide.create import StartTemplate, create_run, start_template
