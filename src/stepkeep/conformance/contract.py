@@ -258,6 +258,11 @@ class PlannedRule(msgspec.Struct, frozen=True):
         return Concerned(self.opens_by, kind, self.rules, self.owner is not None, permit)
 
     @property
+    def may_hold(self) -> bool:
+        """Whether attempts may be given to it anew: by its definition, or because it is a flow and other code came."""
+        return self.is_held or (self.phase == "main" and self.kind.waits_for == "calls")
+
+    @property
     def undoes_child(self) -> bool:
         """Whether this is a hook that waits for the rollback of a child run."""
         return self.kind is HOOK_OF_CHILD

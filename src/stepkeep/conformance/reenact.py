@@ -558,8 +558,8 @@ class Reenactment:
         if ends_attempt(line.trigger, line.target) and step.began_at == 0 and step.is_claim_known:
             step.began_at = step.claimed_at
         step.is_exhausted = line.trigger in ("held_exhausted", "held_unfit")
-        if line.trigger == "held_unfit":
-            step.tried = (step.tried or frozenset()) | {self.asked.get("unfit")}
+        if step.is_exhausted and "unfit" in self.asked:
+            step.tried = (step.tried or frozenset()) | {self.asked["unfit"]}
         elif step.is_exhausted or line.event == "hold_decided":
             step.tried = frozenset()
         if line.trigger in LOST_OR_NOT:
