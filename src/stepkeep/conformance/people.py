@@ -161,13 +161,13 @@ class OpenGate:
         self.acts: list[frozenset[str]] = []
 
     @property
-    def reached(self) -> tuple[LevelRule, ...]:
+    def open_levels(self) -> tuple[LevelRule, ...]:
         """The levels that were asked so far."""
         return self.rule.levels[: self.level + 1]
 
     @property
     def is_for_anyone(self) -> bool:
-        return any(not (one.roles or one.groups or one.approvers) for one in self.reached)
+        return any(not (one.roles or one.groups or one.approvers) for one in self.open_levels)
 
     def needed(self, approves: bool) -> int:
         return self.rule.quorum if approves else self.rule.reject_on
@@ -175,7 +175,7 @@ class OpenGate:
     def escalate(self, at: int) -> None:
         if self.level < len(self.rule.escalate):
             self.level += 1
-            deadline = self.reached[-1].deadline
+            deadline = self.open_levels[-1].deadline
             self.due_at = None if deadline is None else at + deadline
 
 
@@ -221,7 +221,7 @@ class People:
 
     # -- what is recorded ----------------------------------------------------------------------------------------------
     def ask(self, event: str, actor: str, detail: Mapping[str, Any]) -> None:
-        """Record who asks for the run: its creation, or the start of an idle run, which names those who had asked."""
+        """Somebody asks for the run: its creation, or the start of an idle run, which names those who had asked."""
         before = detail.get("asked_before")
         if event == "run_created" or (event == "run_started" and before):
             self.requesters |= {actor, *(before if isinstance(before, list) else ())}
@@ -324,9 +324,9 @@ class People:
         if gate.is_for_anyone:
             return
         rights = act.detail.get("by_right_of")
-        allowed = {f"role:{role}" for one in gate.reached for role in one.roles}
-        allowed |= {f"group:{group}" for one in gate.reached for group in one.groups}
-        allowed |= {f"approver:{name}" for one in gate.reached for name in one.approvers if name in act.names}
+        allowed = {f"role:{role}" for one in gate.open_levels for role in one.roles}
+        allowed |= {f"group:{group}" for one in gate.open_levels for group in one.groups}
+        allowed |= {f"approver:{name}" for one in gate.open_levels for name in one.approvers if name in act.names}
         allowed |= {f"approver:{name}" for name in gate.named & act.names}
         if not isinstance(rights, list) or not rights or not allowed.issuperset(map(str, rights)):
             yield "decider_not_allowed", f"the gate does not name the right of {act.said}: one of {sorted(allowed)}"

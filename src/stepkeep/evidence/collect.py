@@ -124,12 +124,12 @@ class Collected:
             nameless = [encode_line(line) for line in lines_of(self.whole, None)]
             return certify(nameless, {}, canonical_machines(), judged, published)
 
-        def told(name: str | None) -> list[bytes]:
+        def lines_for(name: str | None) -> list[bytes]:
             return [encode_line(line) for line in lines_of(self.whole, plan, name)]
 
-        tellings = {name: partial(told, name) for name in judged}  # one at a time is in memory
+        tellings = {name: partial(lines_for, name) for name in judged}  # one at a time is in memory
         stored_bytes, originals = await self.payloads(), await self._originals()
-        return certify(told(None), tellings, canonical_machines(), judged, published, stored_bytes, originals)
+        return certify(lines_for(None), tellings, canonical_machines(), judged, published, stored_bytes, originals)
 
     def spending(self) -> Spending:
         """The budget of the run that stops those below it, and what its attempts cost."""
