@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import NamedTuple
 
-from stepkeep.definition.native.rule_words import given_words, has_word
+from stepkeep.definition.native.build import given_words, has_word
 from stepkeep.kernel.errors import NotFound
 from stepkeep.kernel.machine.rows import Step
 from stepkeep.kernel.machine.states import RUN_TERMINAL, STEP_TERMINAL, STEP_WAITING, Phase, RunState, StepState
@@ -84,10 +84,10 @@ class OwnRun:
         *,
         capabilities: Iterable[str],
         until_blocked: bool = True,
-        tell: Callable[[Lacking], None],
+        report: Callable[[Lacking], None],
     ) -> None:
         self._transactor, self._tenant, self._id = transactor, tenant, validate.run_id(run_id)
-        self._has, self._until_blocked, self._tell = frozenset(capabilities), until_blocked, tell
+        self._has, self._until_blocked, self._tell = frozenset(capabilities), until_blocked, report
         self._plan: Plan | None = None
         self._lacking: dict[int, Lacking] = {}
         self.stranded: tuple[Lacking, ...] = ()
