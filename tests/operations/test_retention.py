@@ -20,8 +20,8 @@ import pytest
 from uuid_utils import uuid7
 
 import stepkeep
-from stepkeep.conformance.archive import verify_archive
 from stepkeep.conformance.report import Code
+from stepkeep.conformance.validate import verify_archive
 from stepkeep.kernel.definition import Approval, Definition
 from stepkeep.kernel.errors import InvalidInput, NotFound, StoreUnavailable
 from stepkeep.kernel.machine.states import RunState

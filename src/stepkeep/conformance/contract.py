@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from stepkeep.conformance.kinds import HOOK_OF_CHILD, KINDS, OPENINGS, UNFIT, WORK, StepKind
+from stepkeep.conformance.kinds import HOOK_OF_CHILD, KINDS, OPENINGS, UNFIT, WORK, JudgedKind
 from stepkeep.conformance.people import DutyRule, GateRule
 from stepkeep.conformance.policies import Concerned, rules_about
 
@@ -189,7 +189,7 @@ class StepRule(msgspec.Struct, frozen=True):
     limits: tuple[LimitRow, ...] = ()
 
     @property
-    def kind(self) -> StepKind:
+    def kind(self) -> JudgedKind:
         """Its row in the table of kinds."""
         if self.approval is not None:
             return KINDS["approval"]
@@ -229,7 +229,7 @@ class PlannedRule(msgspec.Struct, frozen=True):
     phase: str
     rule: StepRule | None
     retry: RetryRule
-    kind: StepKind = WORK
+    kind: JudgedKind = WORK
     opens_by: str = "dependencies_met"
     opens_for_us: int | None = None
     needs: int = 0

@@ -296,7 +296,7 @@ def is_cancelled_by_owner(line: Line, place: PlannedRule) -> bool:
     return place.owner is not None and place.phase == "main" and line.of == place.name.rsplit("[", 1)[0]
 
 
-class Owner:
+class OwnerOfElements:
     """What the log has shown of the elements of one step."""
 
     def __init__(self, rule: GrowthRule, count: int, at: int) -> None:
@@ -340,7 +340,7 @@ class Elements:
 
     def __init__(self, contract: Contract) -> None:
         self._contract = contract
-        self.owners: dict[int, Owner] = {}
+        self.owners: dict[int, OwnerOfElements] = {}
         self.due: set[int] = set()
         """Owners that this entry must move on: one of their elements has settled."""
 
@@ -369,7 +369,7 @@ class Elements:
         if type(count) is not int or not 0 <= count <= most:
             yield Code.CAUSE, f"its cause must say how many elements it has, 0 to {most}: metadata.detail.plan_grown"
             count = 0
-        owner = self.owners[place.no] = Owner(rule, count, line.at)
+        owner = self.owners[place.no] = OwnerOfElements(rule, count, line.at)
         if rule.kind == "switch" and count:
             owner.case = record.get("case") if isinstance(record, dict) else None
             if type(owner.case) is not int or not 0 <= owner.case < rule.max:
@@ -413,7 +413,7 @@ class Elements:
         if owner.stopped_at is None and self._is_over(owner):
             owner.stopped_at = line.at
 
-    def _is_over(self, owner: Owner) -> bool:
+    def _is_over(self, owner: OwnerOfElements) -> bool:
         if owner.rule.kind != "map":
             return owner.failed > 0
         return owner.failed > owner.tolerated and (owner.rule.early_stop or owner.settled == owner.count)

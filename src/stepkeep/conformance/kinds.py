@@ -27,7 +27,7 @@ UNFIT = frozenset({"held_unfit", "code_changed"})
 OR_REPORT = ("time_came", "step_reported")
 
 
-class StepKind(NamedTuple):
+class JudgedKind(NamedTuple):
     """One kind of step. `waits_for` is what moves it while it awaits others: elements, calls, added steps or a child.
 
     `follows` are triggers that any event may lead to, because the step moves with others; `events` are the events of a
@@ -53,7 +53,7 @@ class StepKind(NamedTuple):
 
 
 _SLEPT, _WOKEN = frozenset({"slept"}), UNFIT | {"children_settled"}
-_ELEMENTS = StepKind(
+_ELEMENTS = JudgedKind(
     "map",
     opens_by="children_started",
     is_claimed=False,
@@ -62,23 +62,23 @@ _ELEMENTS = StepKind(
     never=_SLEPT | _WOKEN | {"claimed"},
     may_open_by=frozenset({"held", "children_started"}),
 )
-_CHILD = StepKind("child", opens_by="children_started", is_claimed=False, waits_for="child", never=_SLEPT | _WOKEN)
+_CHILD = JudgedKind("child", opens_by="children_started", is_claimed=False, waits_for="child", never=_SLEPT | _WOKEN)
 _GROWING = frozenset({"held", "children_started"})
-WORK = StepKind("work", never=_SLEPT | _WOKEN)
+WORK = JudgedKind("work", never=_SLEPT | _WOKEN)
 HOOK_OF_CHILD = _CHILD._replace(word="rollback", may_open_by=frozenset())
 """An undo step that waits for the rollback of a child run."""
 
-KINDS: Mapping[str, StepKind] = {
+KINDS: Mapping[str, JudgedKind] = {
     kind.word: kind
     for kind in (
         WORK,
-        StepKind("approval", "gate_opened", is_claimed=False, never=_SLEPT | _WOKEN, may_open_by=frozenset()),
-        StepKind("wait", "wait_opened", is_claimed=False, never=_SLEPT | _WOKEN, may_open_by=frozenset()),
-        StepKind("sleep", "wait_opened", is_claimed=False, never=ENDS_OF_WAITS | _WOKEN, may_open_by=frozenset()),
+        JudgedKind("approval", "gate_opened", is_claimed=False, never=_SLEPT | _WOKEN, may_open_by=frozenset()),
+        JudgedKind("wait", "wait_opened", is_claimed=False, never=_SLEPT | _WOKEN, may_open_by=frozenset()),
+        JudgedKind("sleep", "wait_opened", is_claimed=False, never=ENDS_OF_WAITS | _WOKEN, may_open_by=frozenset()),
         _ELEMENTS,
         _ELEMENTS._replace(word="loop"),
         _ELEMENTS._replace(word="switch"),
-        StepKind(
+        JudgedKind(
             "flow",
             waits_for="calls",
             suspends=True,
@@ -87,7 +87,7 @@ KINDS: Mapping[str, StepKind] = {
             may_open_by=_GROWING,
             may_also=frozenset({"held_exhausted", "operator_retried"}),
         ),
-        StepKind(
+        JudgedKind(
             "then",
             waits_for="added",
             suspends=True,

@@ -153,9 +153,8 @@ async def write_log_of_service(
 
 def judge(file: str, as_: str | None = None) -> Report:
     """The verdict on a log file or an archive, in canonical names or in a dialect's words."""
-    from stepkeep.conformance.archive import MANIFEST, Unpacked, open_log, unpacked, verify_archive
     from stepkeep.conformance.machines import REFERENCE
-    from stepkeep.conformance.validate import validate
+    from stepkeep.conformance.validate import MANIFEST, Unpacked, open_log, unpacked, validate, verify_archive
     from stepkeep.dialects import registry
     from stepkeep.dialects.registry import judged
 

@@ -22,8 +22,8 @@ log = logging.getLogger("stepkeep.archive")
 def verified(manifest: Path) -> Iterator[str]:
     """What the judge finds wrong with an archive."""
     # Imported on first use: most workers archive nothing.
-    from stepkeep.conformance.archive import verify_archive
     from stepkeep.conformance.machines import REFERENCE
+    from stepkeep.conformance.validate import verify_archive
 
     yield from (finding.message for finding in verify_archive(manifest, REFERENCE).findings)
 
