@@ -14,7 +14,7 @@ from tests.conformance.toy.machine import JUDGED as TOY
 from tests.kernel.driver import World
 from tests.suites import in_proof, some
 
-from stepkeep.conformance import refinement
+from stepkeep.conformance.words import refinement
 from stepkeep.conformance.words.refinement import Breach, refine
 from stepkeep.dialects.dialect import Judged
 from stepkeep.dialects.machine import Extension, Forbidden, MachineView
