@@ -63,7 +63,20 @@ from stepkeep.kernel.machine.events import (
 )
 from stepkeep.kernel.machine.journal import RUN_ENTITY, Hop, open_entry
 from stepkeep.kernel.machine.outcomes import Completed, Failed, Outcome, RulesPassed
-from stepkeep.kernel.machine.rows import Attempt, Child, Gate, Message, Origin, OutboxEntry, Run, Step, Vote
+from stepkeep.kernel.machine.rows import (
+    Attempt,
+    Child,
+    Consumed,
+    Gate,
+    GateChange,
+    Message,
+    Origin,
+    OutboxEntry,
+    Rows,
+    Run,
+    Step,
+    Vote,
+)
 from stepkeep.kernel.machine.states import (
     RUN_TERMINAL,
     STEP_WAITING,
@@ -180,7 +193,8 @@ _encoder = msgspec.json.Encoder(enc_hook=lambda refusal: [type(refusal).__name__
 
 def bytes_of(decision: Decision) -> bytes:
     """All of a decision, its answers included."""
-    return _encoder.encode(decision)
+    others = {kind.__name__: found for kind, found in decision.rows.items()}
+    return _encoder.encode((replace(decision, rows=Rows()) if others else decision, others))
 
 
 class World:
@@ -391,20 +405,22 @@ class World:
             self.rows[row.no] = row
         for attempt in decision.attempts:
             self.attempts[attempt.no, attempt.fence] = attempt
-        for message in (*decision.messages, *decision.consumed):
+        for message in decision.rows.of(Message):
             self.messages[message.id] = message
-        self.outbox += decision.outbox
-        self.children |= {child.child_id: child for child in decision.children}
-        for gate in decision.opened:
+        for taken in decision.rows.of(Consumed):
+            self.messages[taken.id] = replace(self.messages[taken.id], consumed_by=taken.consumed_by)
+        self.outbox += decision.rows.of(OutboxEntry)
+        self.children |= {child.child_id: child for child in decision.rows.of(Child)}
+        for gate in decision.rows.of(Gate):
             assert (gate.no, gate.activation) not in self.gates
             self.gates[gate.no, gate.activation] = gate
-        for change in decision.gates:
+        for change in decision.rows.of(GateChange):
             kept = self.gates[change.no, change.activation]
             assert kept.closed_at is None, "a closed gate changes no more"
             self.gates[change.no, change.activation] = replace(
                 kept, level=change.level, due_at=change.due_at, closed_at=change.closed_at, outcome=change.outcome
             )
-        for vote in decision.votes:
+        for vote in decision.rows.of(Vote):
             assert (vote.no, vote.activation, vote.person) not in self.votes, "a person decides once"
             self.votes[vote.no, vote.activation, vote.person] = vote
         if decision.entry is not None:

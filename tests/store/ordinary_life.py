@@ -32,6 +32,7 @@ from stepkeep.kernel.definition import (
     Wait,
 )
 from stepkeep.kernel.machine.outcomes import Completed, Emitted, Failed, Outcome, Waiting
+from stepkeep.kernel.machine.rows import Requesters, rows_of
 from stepkeep.kernel.machine.states import Category, OnFailure, RunState
 from stepkeep.kernel.people.authority import Caller, MembershipKind
 from stepkeep.kernel.triggers import Ending, Overlap, Schedule, TriggerKind, TriggerSpec
@@ -56,12 +57,12 @@ from stepkeep.operations.runs.diagnosis import explain
 from stepkeep.operations.triggers import manage
 from stepkeep.operations.triggers.sweep import TriggerSweep
 from stepkeep.schedules.moments import checked
-from stepkeep.store.change import Lease, Payload, Propose, Write
+from stepkeep.store.change import Lease, Propose, Write
 from stepkeep.store.deliveries import WHOLE, Action, Report, Takes
 from stepkeep.store.principals import SubjectKind, TenantRow, Vouching
 from stepkeep.store.quotas import Scope
 from stepkeep.store.records import FIRST_ID, Evidence, FinishedFilter, RunFilter, SignedHead, Words
-from stepkeep.store.rows import AuditFilter, Delivery, JobAction
+from stepkeep.store.rows import AuditFilter, Delivery, JobAction, Payload
 
 BACKLOG = 200
 WAITING = 50
@@ -569,8 +570,10 @@ async def _looks(bench: Bench, runs: list[str]) -> None:
     await store.read_outputs([(TENANT, run, 0)])
     await store.read_details([(TENANT, run)])
     await store.read_involved([(TENANT, run)])
-    await store.change([], lambda loaded: Write(payloads=[Payload(TENANT, run, "0" * 64, b"null")]))
-    await store.change([], lambda loaded: Write(requesters=[(TENANT, run, b"[]")]))
+    await store.change([], lambda loaded: Write(rows=rows_of([Payload(TENANT, run, "0" * 64, b"null")])))
+    await store.change(
+        [], lambda loaded: Write(rows=rows_of([Requesters(tenant=TENANT, run_id=run, asked_before=b"[]")]))
+    )
     assert await store.read_payload(TENANT, run, "0" * 64) == b"null"
     await store.add_evidence([Evidence(TENANT, run, 0, 1, b"{}")])
     assert await store.read_evidence(TENANT, run)

@@ -307,9 +307,16 @@ def worker_values(worker: Worker) -> tuple[Any, ...]:
     return tuple(_value(worker, column) for column in columns_of(Worker) if column.name != "no")
 
 
-def people_values(row: msgspec.Struct) -> tuple[Any, ...]:
-    """Every column of a row of people."""
+def values_of(row: msgspec.Struct) -> tuple[Any, ...]:
+    """Every column of a row, as parameters."""
+    if not _has_lists(type(row)):
+        return msgspec.structs.astuple(row)
     return tuple(_value(row, column) for column in columns_of(type(row)))
+
+
+@cache
+def _has_lists(row: type[msgspec.Struct]) -> bool:
+    return any(column.kind is Kind.LIST for column in columns_of(row))
 
 
 def person_reader(row: type[R]) -> Callable[[Sequence[Any]], R]:

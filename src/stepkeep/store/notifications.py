@@ -14,6 +14,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
 from stepkeep.kernel.errors import StoreError
+from stepkeep.kernel.machine.rows import OutboxEntry
 from stepkeep.kernel.machine.states import RUN_TERMINAL, AttemptState, RunState
 from stepkeep.store.change import Decide, Loaded, More, Want, Write
 from stepkeep.store.protocol import (
@@ -25,6 +26,7 @@ from stepkeep.store.protocol import (
     Notifier,
     Transaction,
 )
+from stepkeep.store.rows import Delivery
 
 SETTLED = RUN_TERMINAL | {RunState.BLOCKED, RunState.PAUSED}
 """States that a caller may be waiting for: the end, and those that only people or messages can end."""
@@ -46,6 +48,8 @@ ANYTHING, NOTHING = Notification(), Notification(frozenset())
 CLOSED_IN_FLIGHT = frozenset({AttemptState.CANCELLED, AttemptState.LOST})
 """Attempts that may have been ended without their worker, which then has to stop their handlers."""
 
+EVENT_ROWS = frozenset({OutboxEntry, Delivery})
+
 MOST_NAMES = 200
 """How many runs one notification names for a topic: as many as a payload of PostgreSQL holds, which has at most 8,000
 bytes. A process polls all of its waiters for a notification without names."""
@@ -63,7 +67,7 @@ def notification_of(write: Write) -> Notification:
     stopped.update(change.run.id for change in write.runs if change.run.state is RunState.STOPPING)
     settled = frozenset(change.run.id for change in write.runs if change.run.state in SETTLED)
     named = {topic: frozenset(runs) for topic, runs in ((RUNS_SETTLED, settled), (RUNS_STOPPED, stopped)) if runs}
-    if write.outbox or any(new.outbox or new.deliveries for new in write.new_runs):
+    if write.has(EVENT_ROWS):
         topics.add(EVENTS_READY)
     return Notification(frozenset(topics | named.keys()), named)
 

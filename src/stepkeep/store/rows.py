@@ -9,7 +9,7 @@ transaction that ends a run adds an awaiting firing without it, for each trigger
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -45,6 +45,48 @@ class AdoptionRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     owned: Flag = 0
 
 
+class ReleasedUndo(msgspec.Struct, frozen=True, gc=False):
+    """A run that no longer owns the undo of what it adopted: a new run of the same write takes it."""
+
+    tenant: str
+    run_id: str
+
+
+class ReleasedKey(msgspec.Struct, frozen=True, gc=False):
+    """A business key whose run has ended."""
+
+    tenant: str
+    key: str
+
+
+class BegunChild(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A child whose run a write creates. It must still be requested, or the write fails as a whole (Conflict)."""
+
+    tenant: str
+    run_id: str
+    no: int
+    activation: int
+    started_at: int
+
+
+CHUNK_BYTES = 1024 * 1024
+"""The size of the chunks in which a large payload is kept."""
+
+
+class Payload(msgspec.Struct, frozen=True, gc=False):
+    """A payload that is kept outside the row that refers to it, under its SHA-256."""
+
+    tenant: str
+    run_id: str
+    digest: str
+    body: bytes
+
+    def chunks(self) -> Iterator[tuple[int, bytes]]:
+        """Its parts, with their numbers."""
+        for number, start in enumerate(range(0, len(self.body), CHUNK_BYTES)):
+            yield number, self.body[start : start + CHUNK_BYTES]
+
+
 SLOTS_LOCK = "slots"
 """The scope of `quota_scopes` whose row is locked while slots of a tenant are granted."""
 
@@ -65,8 +107,8 @@ class SlotRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     granted_at: Moment | None = None
 
 
-class SlotGrant(NamedTuple):
-    """A slot that a write grants to a run."""
+class SlotGrant(msgspec.Struct, frozen=True, gc=False):
+    """A slot that a write grants to a run. One that waits for none is a conflict."""
 
     tenant: str
     run_id: str

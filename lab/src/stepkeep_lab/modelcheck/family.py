@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from stepkeep.definition.expressions.compiled_policy import policies_of
+from stepkeep.definition.policy import policies_of
 from stepkeep.kernel.compiler import Compiler, Condition, ConditionView
 from stepkeep.kernel.decide.policy import Policy
 from stepkeep.kernel.definition import (

@@ -16,13 +16,13 @@ from msgspec.structs import replace
 
 from stepkeep.definition.bounds import MAX_ADDED
 from stepkeep.definition.expressions.objects import Expr, steps_read
+from stepkeep.definition.expressions.scope import secrets_read
 from stepkeep.definition.expressions.template_text import OPENING
 from stepkeep.definition.findings import Finding, Path, located
 from stepkeep.definition.native.reader import accepted, examine
 from stepkeep.definition.python.handlers import decorated_name
 from stepkeep.definition.python.registry import Registry
 from stepkeep.definition.python.workflow import StepRef, Workflow, plain, with_inferred
-from stepkeep.definition.secrets import secrets_read
 from stepkeep.definition.text.document import path_text
 from stepkeep.edges.safe_text import type_name
 from stepkeep.kernel.definition import Definition, QueueSpec, StepDefinition

@@ -11,14 +11,13 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from stepkeep.definition.expressions.compiler import message_scope
 from stepkeep.definition.expressions.conditions import Scopes, compile_truth, scopes_of
 from stepkeep.definition.expressions.expressions import InvalidExpression, Scope, compile_template
 from stepkeep.definition.expressions.limits import ExpressionBudget
-from stepkeep.definition.expressions.message_tests import message_scope
 from stepkeep.definition.expressions.template_text import OPENING
 from stepkeep.definition.findings import MAX_PROBLEMS, Finding, Path, texts_in
-from stepkeep.definition.native.checks import rules_of
-from stepkeep.definition.native.gates import gates_of
+from stepkeep.definition.native.checks import gates_of, rules_of
 from stepkeep.definition.native.graph import Ancestry
 from stepkeep.definition.native.written import RuleBlock, StepBlock, UndoBlock
 

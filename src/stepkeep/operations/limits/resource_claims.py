@@ -256,7 +256,7 @@ class ResourceClaimBatch(DecisionBatch):
             self._refused |= refused
             self._chosen_on = None
         claimed = {(step.tenant, step.run_id, step.no): step for _, _, step in self.claimed()}
-        found.holds = [row for _, plan, step in self.claimed() for row in _holds(plan.of(step), step)]
+        found.rows.put(HoldRow, (row for _, plan, step in self.claimed() for row in _holds(plan.of(step), step)))
         self._places.write(found.limits, claimed)
         self.has_parked = bool(found.limits.parked)
         return found

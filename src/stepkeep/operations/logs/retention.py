@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from stepkeep.definition.native.archive_policy import policy_of
+from stepkeep.definition.native.written import policy_of
 from stepkeep.kernel.errors import InvalidInput, InvariantBroken, NotFound, Unreadable
 from stepkeep.operations import validate
 from stepkeep.operations.logs.archive import Archive, flaw_of, open_folder

@@ -18,7 +18,7 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
-from stepkeep.definition.native.archive_policy import ArchivePolicy, policy_of
+from stepkeep.definition.native.written import ArchivePolicy, policy_of
 from stepkeep.kernel.definition import decode_definition
 from stepkeep.kernel.errors import Conflict, InvalidInput, StepkeepError
 from stepkeep.kernel.machine.states import RUN_TERMINAL, RunState

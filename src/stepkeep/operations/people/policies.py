@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET
 
-from stepkeep.definition.expressions.compiled_policy import PolicyDocument
+from stepkeep.definition.policy import PolicyDocument
 from stepkeep.kernel.decide.judging import asked_of, run_facts, step_facts
 from stepkeep.kernel.decide.policy import Policy
 from stepkeep.kernel.definition import digest_of

@@ -41,13 +41,14 @@ from stepkeep.kernel.machine.events import (
     caller_of,
 )
 from stepkeep.kernel.machine.fitting import misfit_of_event
-from stepkeep.kernel.machine.rows import Notice, Run, Step
+from stepkeep.kernel.machine.rows import Notice, Run, Step, rows_of
 from stepkeep.kernel.machine.states import RUN_TERMINAL, RunState
 from stepkeep.kernel.people.authority import Caller
 from stepkeep.kernel.plan import Plan
 from stepkeep.operations.pipeline.plans import PlanCache
-from stepkeep.store.change import Basis, Loaded, More, Payload, RunChange, RunKey, Want, Write
+from stepkeep.store.change import Basis, Loaded, More, RunChange, RunKey, Want, Write
 from stepkeep.store.reading import misfit, unreadable
+from stepkeep.store.rows import Payload, ReleasedKey
 
 NAMES_A_STEP = (
     StepReported,
@@ -330,9 +331,9 @@ class DecisionBatch:
                 write.limits.at = self._loaded.now
                 write.limits.ended += ended_places(plan, decision, self._loaded)
         # Those of refused events are not written: nothing refers to them.
-        write.payloads += [
-            one for place, kept in self._payloads.items() if type(self.replies[place]) is Accepted for one in kept
-        ]
+        for place, kept in self._payloads.items():
+            if type(self.replies[place]) is Accepted:
+                write.rows.take(rows_of(kept))
         return write
 
     def is_certain(self) -> bool:
@@ -376,16 +377,14 @@ def notices_of(run: Run) -> list[Notice]:
     """The notice of the end of a child, for the transaction that ends it."""
     if run.state not in RUN_TERMINAL or not is_child(run.id):
         return []
-    ended_at = run.moved_at if run.ended_at is None else run.ended_at
-    error = run.error if run.state is not RunState.SUCCEEDED else None
     return [
         Notice(
             tenant=run.tenant,
             child_id=run.id,
             outcome=run.state,
-            ended_at=ended_at,
+            ended_at=run.moved_at if run.ended_at is None else run.ended_at,
             category=run.category,
-            error=error,
+            error=run.error if run.state is not RunState.SUCCEEDED else None,
         )
     ]
 
@@ -407,18 +406,11 @@ def gather(write: Write, decision: Decision) -> None:
     write.steps += decision.changed
     write.new_steps += decision.added
     write.attempts += decision.attempts
-    write.messages += decision.messages
-    write.consumed += decision.consumed
-    write.outbox += decision.outbox
-    write.gates += decision.opened
-    write.gate_changes += decision.gates
-    write.votes += decision.votes
-    write.children += decision.children
-    write.recalls += decision.recalls
-    if decision.asked_before is not None:
-        write.requesters.append((run.tenant, run.id, decision.asked_before))
-    write.notices += notices_of(run)
     if decision.entry is not None:
         write.entries.append(decision.entry)
-    if run.business_key is not None and run.state in RUN_TERMINAL:
-        write.released_keys.append((run.tenant, run.business_key))
+    if decision.rows:
+        write.rows.take(decision.rows)
+    if run.state in RUN_TERMINAL:
+        write.rows.take(rows_of(notices_of(run)))
+        if run.business_key is not None:
+            write.rows.add(ReleasedKey(run.tenant, run.business_key))

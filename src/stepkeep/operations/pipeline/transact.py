@@ -21,7 +21,7 @@ from stepkeep.kernel.decide.resources import AWAITS_RESOURCES
 from stepkeep.kernel.errors import Contended, Refused, StoreUnavailable, Unreadable
 from stepkeep.kernel.machine.events import Event, StepCheckpointed, StepClaimed, StepReported
 from stepkeep.kernel.machine.fitting import event_bytes
-from stepkeep.kernel.machine.rows import Step
+from stepkeep.kernel.machine.rows import Child, Notice, Recall, Step
 from stepkeep.kernel.machine.states import RunState
 from stepkeep.kernel.plan import Plan, PlannedStep
 from stepkeep.operations.limits.resource_claims import (
@@ -44,6 +44,7 @@ from stepkeep.operations.remote.recorded_calls import CallReader
 from stepkeep.operations.runs.spans import Spans
 from stepkeep.store.change import Basis, Loaded, More, NewRun, Propose, RunKey, StoredDefinition, Want, Write
 from stepkeep.store.protocol import Store, Transaction
+from stepkeep.store.rows import BegunChild, SlotRow
 
 MOST_HIDDEN = 10_000
 """How many claimable steps of unreadable runs a claim skips at most."""
@@ -408,7 +409,7 @@ class Transactor:
 
     def _committed(self, basis: Basis, write: Write, loaded: Loaded, seconds: float | None = None) -> None:
         self.measures.committed(basis, write, loaded, seconds)
-        if write.has_children:
+        if write.has(CHILD_ROWS):
             for listener in self.on_children:
                 listener()
         if self.on_slots and _concerns_slots(write, ends=self.runs_wait):
@@ -419,6 +420,10 @@ class Transactor:
             self._passed_over.wake()
         if self.spans is not None:
             self.spans.committed(write, loaded)
+
+
+CHILD_ROWS = frozenset({Child, BegunChild, Recall, Notice})
+SLOT_ROWS = frozenset({SlotRow})
 
 
 def _sets_aside(write: Write) -> bool:
@@ -432,7 +437,7 @@ def _sets_aside(write: Write) -> bool:
 
 def _concerns_slots(write: Write, *, ends: bool) -> bool:
     """Whether a run waits for a slot now, or (`ends`) one has ended and may have held one."""
-    waits = any(new.slot is not None for new in write.new_runs)
+    waits = write.has(SLOT_ROWS)
     return waits or (ends and any(change.run.ended_at is not None for change in write.runs))
 
 

@@ -14,12 +14,12 @@ from msgspec.json import decode
 
 from stepkeep.definition.bounds import DEADLINE
 from stepkeep.definition.durations import format_duration
+from stepkeep.definition.expressions.json_schema import check_input
 from stepkeep.definition.native.added import Template
 from stepkeep.definition.python.calls import digest_of
 from stepkeep.definition.python.registry import Function
 from stepkeep.definition.python.retry import Duration, microseconds
 from stepkeep.definition.python.workflow import Workflow
-from stepkeep.definition.run_input import check_input
 from stepkeep.edges.safe_text import type_name
 from stepkeep.kernel.composition.child_runs import CONTINUE
 from stepkeep.kernel.definition import Definition
