@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import stepkeep as sk
-from stepkeep.definition.apps import load_app
+from stepkeep.definition.python.handlers import load_app
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "agents"
 
