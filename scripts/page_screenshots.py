@@ -31,6 +31,8 @@ PAGES = (
     "runs",
     "approvals",
     "overview",
+    "errors",
+    "workflows",
     "workflows/tour",
     "editor",
     "workers",

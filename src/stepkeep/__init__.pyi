@@ -2,17 +2,17 @@
 
 from stepkeep.client.opening import open as open  # noqa: A004 - sk.open reads best
 from stepkeep.definition.expressions.objects import Expr as Expr
+from stepkeep.definition.expressions.scope import secret as secret
 from stepkeep.definition.native.added import output_of as output_of
-from stepkeep.definition.python.flows import flow as flow
+from stepkeep.definition.python.calls import flow as flow
 from stepkeep.definition.python.handlers import Retry as Retry
 from stepkeep.definition.python.handlers import agent as agent
 from stepkeep.definition.python.handlers import lifespan as lifespan
 from stepkeep.definition.python.handlers import step as step
-from stepkeep.definition.python.listeners import hook as hook
-from stepkeep.definition.python.listeners import on as on
 from stepkeep.definition.python.registry import Registry as Registry
+from stepkeep.definition.python.registry import hook as hook
+from stepkeep.definition.python.registry import on as on
 from stepkeep.definition.python.workflow import Workflow as Workflow
-from stepkeep.definition.secrets import secret as secret
 from stepkeep.dialects.registry import load_file as load_file
 from stepkeep.engine.continuations import AsyncContinuations as AsyncContinuations
 from stepkeep.engine.continuations import AsyncMigrations as AsyncMigrations
@@ -30,9 +30,11 @@ from stepkeep.engine.interventions import AsyncInterventions as AsyncInterventio
 from stepkeep.engine.interventions import Interventions as Interventions
 from stepkeep.engine.jobs import AsyncJobs as AsyncJobs
 from stepkeep.engine.jobs import Jobs as Jobs
+from stepkeep.engine.limits import AsyncLimits as AsyncLimits
 from stepkeep.engine.limits import AsyncPauses as AsyncPauses
 from stepkeep.engine.limits import AsyncResources as AsyncResources
 from stepkeep.engine.limits import AsyncSlots as AsyncSlots
+from stepkeep.engine.limits import Limits as Limits
 from stepkeep.engine.limits import Pauses as Pauses
 from stepkeep.engine.limits import Resources as Resources
 from stepkeep.engine.limits import Slots as Slots

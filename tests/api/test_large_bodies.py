@@ -10,7 +10,7 @@ import pytest
 
 import stepkeep as sk
 from stepkeep.api.requests import read_large
-from stepkeep.definition.text.strict_json import strict_json
+from stepkeep.definition.text.json_text import strict_json
 from stepkeep.engine.arguments import encode_payload
 from stepkeep.kernel.errors import InvalidInput
 from stepkeep.operations import in_child

@@ -74,6 +74,21 @@ async def test_files_are_packed_only_for_clients_that_unpack_them(tmp_path: Path
         assert packed.headers["vary"] == "Accept-Encoding"
 
 
+async def test_large_json_answers_are_packed_for_clients_that_unpack_them(tmp_path: Path) -> None:
+    async with on(migrated_file(tmp_path / "pages.db")) as stage:
+        async with stage.client() as client:
+            asked = {"Accept-Encoding": "gzip"}
+            packed = await client.get("/openapi.json", headers=asked)
+            plain = await client.get("/openapi.json", headers={"Accept-Encoding": "identity"})
+            small = await client.get("/healthz", headers=asked)
+        assert packed.headers["content-encoding"] == "gzip"
+        assert "accept-encoding" in packed.headers["vary"]
+        assert int(packed.headers["content-length"]) * 4 < len(plain.content)
+        assert packed.json() == plain.json()
+        assert "content-encoding" not in plain.headers
+        assert "content-encoding" not in small.headers
+
+
 def test_all_files_are_served_and_small_and_hold_no_markup_sink() -> None:
     files = [path for path in UI.rglob("*") if path.is_file()]
     assert {path.relative_to(UI).as_posix() for path in files} == set(site().files)

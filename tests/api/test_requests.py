@@ -12,7 +12,7 @@ import pytest
 
 from stepkeep.api import problems, requests
 from stepkeep.api.requests import MAX_BODY_BYTES
-from stepkeep.definition.text.strict_json import MAX_DEPTH, strict_json
+from stepkeep.definition.text.json_text import MAX_DEPTH, strict_json
 from stepkeep.kernel.errors import InvalidInput, StepkeepError, Unreachable
 from tests.api.stage import HELLO, on, told
 from tests.suites import first_on

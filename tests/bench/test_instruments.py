@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from stepkeep.cli.settings import with_settings
 from stepkeep.kernel.errors import InvalidInput
-from stepkeep_lab.bench.cpu import Cpu, text
+from stepkeep_lab.bench.cpu import Compared, Cpu, compared_text, text
 from stepkeep_lab.bench.waterfall import stages
 from stepkeep_lab.cli.bench import bench
 
@@ -43,6 +43,30 @@ def test_a_table_has_a_run_and_a_step() -> None:
     assert "postgres, 500 callers" in told[0]
     assert told[2].split() == ["run", "300", "600", "450", "1,350"]
     assert told[3].split() == ["step", "100", "200", "150", "450"]
+
+
+def test_a_run_is_measured_beside_another_commit(app: typer.Typer) -> None:
+    asked = ["--cpu", "--against", "HEAD", "--store", "sqlite", "--rounds", "1", "--runs", "3", "--json"]
+    done = CliRunner().invoke(app, asked, standalone_mode=False)
+    assert done.return_value is not None, done.output
+    said = msgspec.json.decode(done.stdout)["compared"]
+    assert [(one["store"], one["callers"], one["commit"]) for one in said] == [
+        ("sqlite", 500, "HEAD"),
+        ("sqlite", 1, "HEAD"),
+    ]
+    assert all(one["here"] >= 0 and one["there"] >= 0 for one in said)
+
+
+def test_a_commit_that_is_not_there_is_a_refusal(app: typer.Typer) -> None:
+    done = CliRunner().invoke(app, ["--cpu", "--against", "no-such-commit"], standalone_mode=False)
+    assert isinstance(done.exception, InvalidInput)
+
+
+@pytest.mark.parametrize(("callers", "here", "fails"), [(500, 111, True), (500, 110, False), (1, 150, False)])
+def test_a_tenth_more_with_many_callers_is_a_regression(callers: int, here: float, fails: bool) -> None:
+    one = Compared(store="postgres", callers=callers, here=here, there=100, commit="abc")
+    assert one.is_regression is fails
+    assert compared_text([one]).startswith(f"{here / 100:.2f} × {'MORE' if fails else 'postgres'}")
 
 
 def test_stages_are_counted_within_each_run() -> None:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from stepkeep.cli.main import main
-from stepkeep.definition.apps import load_app
+from stepkeep.definition.python.handlers import load_app
 
 HANDLERS = str(Path(__file__).with_name("handlers.py"))
 

@@ -68,7 +68,7 @@ def test_the_warning_names_the_line_and_what_to_write() -> None:
     ("option", "said"),
     [
         ("effect", "It is an option of a step: `ctx.options(effect=...).step(...)` gives it to a call."),
-        ("on_exhausted", "Catch the failure of a call in the function."),
+        ("resources", "A flow gives them back whenever it waits for a call."),
         ("timout", "Did you mean `timeout=`?"),
         ("nonsense", "Its options: version, max_calls, deadline, timeout, retry, registry, description,"),
     ],

@@ -9,7 +9,7 @@ import pytest
 
 from stepkeep.definition.native.reader import check_text
 from stepkeep.definition.python.handlers import HandlerSpec, Registry, Retry, agent, default_registry, load_app, step
-from stepkeep.definition.python.signature import read_signature
+from stepkeep.definition.python.registry import read_signature
 from stepkeep.kernel.definition import Backoff, Effect
 from stepkeep.kernel.errors import InvalidInput
 from stepkeep.kernel.machine.states import RETRIED_BY_DEFAULT, Category

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from stepkeep.definition.native.http_headers import RESERVED
 from stepkeep.definition.native.reader import load_text
+from stepkeep.definition.native.validators import RESERVED
 from stepkeep.kernel.errors import DefinitionError
 
 

@@ -9,7 +9,7 @@ import pytest
 from tests.suites import in_proof
 
 from stepkeep.definition.native.reader import check_file, check_text, load_file, load_text
-from stepkeep.definition.native.schema import schema_text
+from stepkeep.definition.native.written import schema_text
 from stepkeep.definition.python.handlers import Registry, Retry, step
 from stepkeep.kernel.definition import (
     SECOND,
@@ -379,7 +379,7 @@ class TestHandlers:
 
 
 def test_the_published_schema_is_fresh() -> None:
-    """To renew it: python -m stepkeep.definition.native.schema > docs/reference/native.schema.json"""
+    """To renew it: python -m stepkeep.definition.native.written > docs/reference/native.schema.json"""
     published = HERE.parent.parent / "docs" / "reference" / "native.schema.json"
     assert published.read_text() == schema_text()
 

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from stepkeep.definition.expressions.json_schema import check_input
 from stepkeep.definition.native.reader import load_text
-from stepkeep.definition.run_input import check_input
 from stepkeep.kernel.errors import InvalidInput
 
 DECLARED = load_text(

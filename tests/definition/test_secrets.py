@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 import stepkeep as sk
+from stepkeep.definition.expressions.scope import secrets_read
 from stepkeep.definition.native.reader import check_text, load_text
-from stepkeep.definition.secrets import secrets_read
 
 HEAD = "workflow: demo\ntimeout: 1h\nsteps:\n"
 

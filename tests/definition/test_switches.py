@@ -8,7 +8,7 @@ from jsonschema_rs import validator_for
 
 import stepkeep as sk
 from stepkeep.definition.native.reader import check_text
-from stepkeep.definition.native.schema import native_schema
+from stepkeep.definition.native.written import native_schema
 from stepkeep.kernel.definition import Effect, Handler, Switch, UndoChild
 from stepkeep.kernel.errors import InvalidInput
 

@@ -45,6 +45,7 @@ steps:
     capabilities: [c]
     queue: q
     resources: {r: exclusive}
+    limits: [{name: l, per: "${{ input.x }}", running: 1}]
     undo: {uses: u.w, with: {k: v}, queue: q, capabilities: [c]}
     pre: [{check: "true", message: m, name: n}]
     post: [{command: {argv: [a, b]}}]
@@ -84,7 +85,7 @@ steps:
 """
 EVALUATED = {
     "with", "output", "body", "check", "if", "when", "until", "while", "over", "for", "facts", "url", "headers", "argv",
-    "env", "cwd",
+    "env", "cwd", "per",
 }  # fmt: skip
 """Keys below which texts are evaluated."""
 PROSE = {"description"}

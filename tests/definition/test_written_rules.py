@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from msgspec import UNSET
 
+from stepkeep.definition.native.build import COMMANDS, HANDLER
 from stepkeep.definition.native.reader import check_text, load_text
-from stepkeep.definition.native.rule_words import COMMANDS, HANDLER
 from stepkeep.definition.python.handlers import step
 from stepkeep.definition.python.registry import HandlerSpec, Registry
 from stepkeep.definition.python.workflow import Workflow

@@ -25,7 +25,7 @@ from typer.exceptions import TyperException
 
 import stepkeep as sk
 from stepkeep.cli.main import app
-from stepkeep.definition.apps import load_app
+from stepkeep.definition.python.handlers import load_app
 from stepkeep.definition.python.registry import default_registry
 from tests.cli.surface import commands
 from tests.docs.python_reference import SET_UP

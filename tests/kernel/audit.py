@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from stepkeep.kernel.decide.decision import Accepted, Decision
 from stepkeep.kernel.machine.events import Event, FlowResumed, StepCheckpointed, StepClaimed, StepReported
 from stepkeep.kernel.machine.journal import Entry
-from stepkeep.kernel.machine.rows import HOT_OF_RUN, HOT_OF_STEP, Run, Step
+from stepkeep.kernel.machine.rows import HOT_OF_RUN, HOT_OF_STEP, Consumed, Message, Run, Step
 from stepkeep.kernel.machine.states import RUN_TERMINAL, STEP_TERMINAL
 from stepkeep_lab.invariants.journal import Arrow
 from stepkeep_lab.invariants.rows import check_rows
@@ -59,13 +59,12 @@ def before(world: World, decision: Decision) -> None:
         _only_moves(world, decision)
     for attempt in decision.attempts:
         assert (attempt.no, attempt.fence) not in world.attempts, "two outcomes were accepted for one claim"
-    for message in decision.messages:
+    for message in decision.rows.of(Message):
         assert message.id not in world.messages, "a message was kept twice"
-    own = {message.id for message in decision.messages}
-    for message in decision.consumed:
-        kept = world.messages.get(message.id)
-        assert message.consumed_by is not None
-        assert message.id in own if kept is None else kept.consumed_by is None, "a message was consumed twice"
+    own = {message.id for message in decision.rows.of(Message)}
+    for taken in decision.rows.of(Consumed):
+        kept = world.messages.get(taken.id)
+        assert taken.id in own if kept is None else kept.consumed_by is None, "a message was consumed twice"
     for row in decision.claimed:
         assert row.worker is not None, "a worker was told that it holds what it does not hold"
     assert len({row.no for row in decision.claimed}) == len(decision.claimed)

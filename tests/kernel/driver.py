@@ -20,6 +20,7 @@ from stepkeep.kernel.composition.adoption import Continuation
 from stepkeep.kernel.decide.create import create_run
 from stepkeep.kernel.decide.decide import decide
 from stepkeep.kernel.decide.decision import Accepted, Claimer, Decision, Involved, Need, Reply, Snapshot
+from stepkeep.kernel.decide.limits import free_places
 from stepkeep.kernel.decide.policy import Policy
 from stepkeep.kernel.decide.resources import unlimited_grants
 from stepkeep.kernel.decide.waits import is_past_wait
@@ -62,7 +63,20 @@ from stepkeep.kernel.machine.events import (
 )
 from stepkeep.kernel.machine.journal import RUN_ENTITY, Hop, open_entry
 from stepkeep.kernel.machine.outcomes import Completed, Failed, Outcome, RulesPassed
-from stepkeep.kernel.machine.rows import Attempt, Child, Gate, Message, Origin, OutboxEntry, Run, Step, Vote
+from stepkeep.kernel.machine.rows import (
+    Attempt,
+    Child,
+    Consumed,
+    Gate,
+    GateChange,
+    Message,
+    Origin,
+    OutboxEntry,
+    Rows,
+    Run,
+    Step,
+    Vote,
+)
 from stepkeep.kernel.machine.states import (
     RUN_TERMINAL,
     STEP_WAITING,
@@ -179,7 +193,8 @@ _encoder = msgspec.json.Encoder(enc_hook=lambda refusal: [type(refusal).__name__
 
 def bytes_of(decision: Decision) -> bytes:
     """All of a decision, its answers included."""
-    return _encoder.encode(decision)
+    others = {kind.__name__: found for kind, found in decision.rows.items()}
+    return _encoder.encode((replace(decision, rows=Rows()) if others else decision, others))
 
 
 class World:
@@ -390,20 +405,22 @@ class World:
             self.rows[row.no] = row
         for attempt in decision.attempts:
             self.attempts[attempt.no, attempt.fence] = attempt
-        for message in (*decision.messages, *decision.consumed):
+        for message in decision.rows.of(Message):
             self.messages[message.id] = message
-        self.outbox += decision.outbox
-        self.children |= {child.child_id: child for child in decision.children}
-        for gate in decision.opened:
+        for taken in decision.rows.of(Consumed):
+            self.messages[taken.id] = replace(self.messages[taken.id], consumed_by=taken.consumed_by)
+        self.outbox += decision.rows.of(OutboxEntry)
+        self.children |= {child.child_id: child for child in decision.rows.of(Child)}
+        for gate in decision.rows.of(Gate):
             assert (gate.no, gate.activation) not in self.gates
             self.gates[gate.no, gate.activation] = gate
-        for change in decision.gates:
+        for change in decision.rows.of(GateChange):
             kept = self.gates[change.no, change.activation]
             assert kept.closed_at is None, "a closed gate changes no more"
             self.gates[change.no, change.activation] = replace(
                 kept, level=change.level, due_at=change.due_at, closed_at=change.closed_at, outcome=change.outcome
             )
-        for vote in decision.votes:
+        for vote in decision.rows.of(Vote):
             assert (vote.no, vote.activation, vote.person) not in self.votes, "a person decides once"
             self.votes[vote.no, vote.activation, vote.person] = vote
         if decision.entry is not None:
@@ -457,9 +474,11 @@ class World:
 
     def claiming(self, name: str, *, worker: int = 1, lease: int = LEASE) -> StepClaimed:
         no = self.no(name)
-        given = unlimited_grants(self.plan.of(self.rows[no])) if no in self.rows else ()
+        row = self.rows.get(no)
+        given = () if row is None else unlimited_grants(self.plan.of(row))
+        places = () if row is None else free_places(self.plan.of(row), row)
         who = {"tenant": "t", "run_id": "r", "actor": f"w{worker}"}
-        return StepClaimed(**who, no=no, worker=worker, lease=lease, resources=given)
+        return StepClaimed(**who, no=no, worker=worker, lease=lease, resources=given, limits=places)
 
     def claim(self, *names: str, worker: int = 1, lease: int = LEASE) -> int:
         """Claim steps one after the other; returns the fence of the last claim."""

@@ -8,7 +8,7 @@ import pytest
 from tests.kernel.driver import World, work
 
 from stepkeep.kernel.composition.child_runs import is_child
-from stepkeep.kernel.definition import SECOND, Approval, Flow, Handler, StepDefinition, SubWorkflow, Undo, Wait
+from stepkeep.kernel.definition import SECOND, Approval, Flow, Handler, Retry, StepDefinition, SubWorkflow, Undo, Wait
 from stepkeep.kernel.errors import Conflict
 from stepkeep.kernel.machine.events import CodeChanged, HoldChoice
 from stepkeep.kernel.machine.journal import open_entry
@@ -294,3 +294,46 @@ def test_only_a_flow_is_held_for_other_code() -> None:
     world.claim("plain")
     with pytest.raises(Conflict, match="says nothing about that"):
         world.report("plain", Released(reason="no", unfit="one"))
+
+
+def own_error(world: World, *, final: bool = False, code: str = "one") -> None:
+    world.claim("flow")
+    world.report("flow", Failed(category=Category.UNKNOWN, error="NameError: x", final=final, unfit=code))
+
+
+@pytest.mark.parametrize("final", [False, True])
+def test_an_error_of_the_functions_own_code_holds_the_flow_when_no_attempt_is_left(final: bool) -> None:
+    world = flow(settings={"retry": Retry(max_attempts=2, initial=0)})
+    suspend(world, called())
+    world.finish("flow[0]")
+    if not final:
+        own_error(world)
+        assert world.state("flow") is not S.AWAITING_APPROVAL
+        if world.state("flow") is S.RETRYING:
+            world.tick("flow")
+    own_error(world, final=final)
+    assert (world.state("flow"), world.run.state) == (S.AWAITING_APPROVAL, RunState.BLOCKED)
+    with pytest.raises(Conflict, match="that code was tried"):
+        other_code(world, "one")
+    other_code(world, "two")
+    world.finish("flow")
+    assert world.state("flow") is S.SUCCEEDED
+
+
+def test_a_failure_that_a_flow_means_fails_it() -> None:
+    world = flow()
+    suspend(world, called())
+    world.finish("flow[0]")
+    world.claim("flow")
+    world.report("flow", Failed(category=Category.CONFLICT, error="no stock", final=True))
+    assert world.state("flow") is S.FAILED
+
+
+def test_in_a_run_that_stops_an_error_of_the_functions_own_code_fails_the_flow() -> None:
+    world = World(work("flow", growth=Flow(max=5)), work("beside"), on_failure=OnFailure.ABORT)
+    suspend(world, called())
+    world.finish("flow[0]")
+    world.claim("flow")
+    world.cancel(compensate=True)
+    world.report("flow", Failed(category=Category.UNKNOWN, error="NameError: x", final=True, unfit="one"))
+    assert world.state("flow") is S.FAILED

@@ -11,7 +11,7 @@ from tests.kernel.driver import TOKEN, World, gate, sequence, wait, work
 
 from stepkeep.conformance.contract import Contract, read_contract
 from stepkeep.conformance.verify import verify_lines
-from stepkeep.definition.expressions.compiled_policy import CompiledPolicy, PolicyDocument
+from stepkeep.definition.policy import CompiledPolicy, PolicyDocument
 from stepkeep.kernel.decide.create import start_template
 from stepkeep.kernel.decide.policy import CANNOT_EVALUATE
 from stepkeep.kernel.definition import (

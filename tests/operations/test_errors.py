@@ -82,4 +82,6 @@ def test_the_term_of_a_message_finds_it() -> None:
     assert kind_of("run 019b7e2c-5a10-7c3e-9d7b-2f6f0a4c81d5 of a facade") == "run # of a facade"
     assert kind_of("") == ""
     assert term_of("order #: no route to #") == ": no route to"
+    assert term_of("ValueError: order # has no customer") == "has no customer"
+    assert term_of("ValueError: not there") == "ValueError: not there"
     assert term_of("# of #") == ""

@@ -58,9 +58,11 @@ async def at_work(url: str, registry: sk.Registry, settings: Settings = QUICK) -
         worker = engine.worker(settings=altered(settings, grace_seconds=0.0))
         serving = asyncio.create_task(worker.serve())
         await worker.joined.wait()
-        yield engine
-        worker.stop(0.0)
-        await serving
+        try:
+            yield engine
+        finally:
+            worker.stop(0.0)
+            await serving
 
 
 async def waits(engine: sk.AsyncEngine, run_id: str) -> None:
@@ -152,6 +154,104 @@ async def test_a_person_decides_about_a_run_that_no_code_fits(database_url: str)
         await engine.decide(run_id, "g", "fail", reason="that code is gone", by="ann")
         assert (await engine.wait(run_id)).state == "failed"
         await certified(engine, run_id)
+
+
+calls: list[int] = []
+
+
+def paying(*, is_mended: bool) -> sk.Registry:
+    """A flow of three payments; its function has a mistake behind them, or not."""
+    registry = sk.Registry()
+
+    @sk.step("g.pay", registry=registry)
+    def pay(n: int) -> int:
+        calls.append(n)
+        return n
+
+    async def wrong(ctx: Any) -> int:
+        paid = [await ctx.step("g.pay", n) for n in range(3)]
+        return int(sum(paid) + no_such_name)  # type: ignore[name-defined] # noqa: F821
+
+    async def mended(ctx: Any) -> int:
+        paid = [await ctx.step("g.pay", n) for n in range(3)]
+        return int(sum(paid))
+
+    retry = sk.Retry(max_attempts=2, initial="1ms")
+    made = sk.flow("g", retry=retry, registry=registry)(mended if is_mended else wrong)
+    registry.made = {1: made}  # type: ignore[attr-defined]
+    return registry
+
+
+async def test_an_error_of_the_functions_own_code_holds_the_run_until_it_is_mended(database_url: str) -> None:
+    wrong, mended = paying(is_mended=False), paying(is_mended=True)
+    calls.clear()
+    async with at_work(database_url, wrong) as engine:
+        run_id = (await engine.start(workflow(wrong, 1), {})).run_id
+        await waits(engine, run_id)
+        [cause, *_] = (await engine.explain(run_id)).causes
+        assert "NameError: name 'no_such_name' is not defined" in cause.sentence
+        assert "It goes on when a worker has other code for it." in cause.sentence
+    async with at_work(database_url, mended) as engine:
+        assert (await engine.wait(run_id)).output == 3
+        await certified(engine, run_id)
+    assert calls == [0, 1, 2], "no call is repeated"
+
+
+async def test_a_person_ends_a_run_whose_function_has_a_mistake(database_url: str) -> None:
+    wrong = paying(is_mended=False)
+    async with at_work(database_url, wrong) as engine:
+        run_id = (await engine.start(workflow(wrong, 1), {})).run_id
+        await waits(engine, run_id)
+        await engine.decide(run_id, "g", "fail", by="ann")
+        assert (await engine.wait(run_id)).state == "failed"
+        await certified(engine, run_id)
+
+
+@pytest.mark.parametrize("is_final", [True, False])
+async def test_what_a_flow_means_to_fail_by_fails_its_run(database_url: str, is_final: bool) -> None:
+    registry = sk.Registry()
+
+    @sk.flow("g", registry=registry, retry=sk.Retry(max_attempts=1), on_exhausted="hold" if is_final else "fail")
+    async def gives_up(ctx: Any) -> None:
+        raise sk.fail("no stock", category="conflict") if is_final else KeyError("email")
+
+    async with at_work(database_url, registry) as engine:
+        run_id = (await engine.start(gives_up, {})).run_id
+        found = await engine.wait(run_id)
+        assert (found.state, found.error) == ("failed", "no stock" if is_final else "KeyError: 'email'")
+        await certified(engine, run_id)
+
+
+async def test_patched_keeps_its_first_answer_for_the_life_of_a_run(database_url: str) -> None:
+    async def patched(ctx: Any) -> list[Any]:
+        found = [1, await ctx.step("g.a", 1)]
+        if await ctx.patched("extra"):
+            found.append(await ctx.step("g.a", 2))
+        found.append(await ctx.wait_for("go"))
+        if await ctx.patched("late"):
+            found.append(await ctx.step("g.a", 3))
+        return [*found, await ctx.wait_for("end")]
+
+    old, new = code((one, 1)), code((patched, 1))
+    async with at_work(database_url, old) as engine:
+        before = (await engine.start(workflow(old, 1), {})).run_id
+        await waits(engine, before)
+    for message in ("go", "end"):
+        # Another process each time: every answer comes from the record.
+        async with at_work(database_url, new) as engine:
+            if message == "go":
+                after = (await engine.start(workflow(new, 1), {})).run_id
+                await waits(engine, after)
+            for run_id in (before, after):
+                await engine.send(run_id, message, payload=message)
+                if message == "go":
+                    await waits(engine, run_id)
+            if message == "go":
+                continue
+            found = [(await engine.wait(run_id)).output for run_id in (before, after)]
+            assert found == [[1, 2, "go", 4, "end"], [1, 2, 3, "go", 4, "end"]]
+            for run_id in (before, after):
+                await certified(engine, run_id)
 
 
 def test_a_version_belongs_to_one_function() -> None:

@@ -108,7 +108,7 @@ def test_events_and_costs_are_recorded_once_whether_or_not_a_claim_comes_between
 
 
 def test_an_error_of_the_flow_after_a_call_is_that_of_the_flow(database_url: str) -> None:
-    @sk.flow("ahead.wrong", version=1, retry=sk.Retry(max_attempts=1))
+    @sk.flow("ahead.wrong", version=1, retry=sk.Retry(max_attempts=1), on_exhausted="fail")
     async def wrong(ctx: sk.FlowContext) -> None:
         await ctx.step(in_the_loop, 1)
         raise KeyError("email")

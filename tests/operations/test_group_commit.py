@@ -20,7 +20,7 @@ from stepkeep.operations.pipeline import batch
 from stepkeep.operations.pipeline.expire import sweep
 from stepkeep.operations.pipeline.group_commit import DIVIDED, LARGE_BYTES, Submissions
 from stepkeep.operations.pipeline.start import StartRequest, input_bytes
-from stepkeep.store.change import Payload
+from stepkeep.store.rows import Payload
 from tests.workbench import ACTOR, NOBODYS, SECOND, TENANT, chain, gate, on, task, until
 from tests.worker.making import a_plan
 

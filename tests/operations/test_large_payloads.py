@@ -17,7 +17,7 @@ import stepkeep as sk
 from stepkeep.definition.python.registry import HandlerSpec, Registry
 from stepkeep.engine import AsyncEngine
 from stepkeep.kernel.machine.payloads import PREFIX
-from stepkeep.store.change import CHUNK_BYTES
+from stepkeep.store.rows import CHUNK_BYTES
 from tests.rows import every_row
 from tests.store.raw import PostgresRaw, SqliteRaw
 from tests.suites import in_proof

@@ -14,8 +14,8 @@ from msgspec.structs import replace
 
 import stepkeep as sk
 from stepkeep.cli.commands.records import verified
-from stepkeep.definition.native.archive_policy import ArchivePolicy, policy_of
 from stepkeep.definition.native.reader import check_text
+from stepkeep.definition.native.written import ArchivePolicy, policy_of
 from stepkeep.kernel.definition import Definition
 from stepkeep.kernel.errors import Conflict, StoreUnavailable
 from stepkeep.kernel.machine.outcomes import Failed

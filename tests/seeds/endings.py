@@ -15,7 +15,7 @@ import msgspec
 import pytest
 from tests.kernel.driver import TOKEN, World, allowing, gate, work
 
-from stepkeep.definition.expressions.compiled_policy import CompiledPolicy, PolicyDocument
+from stepkeep.definition.policy import CompiledPolicy, PolicyDocument
 from stepkeep.kernel.definition import (
     SECOND,
     Approval,

@@ -14,7 +14,7 @@ from tests.seeds.ioa_stage import Stage, stage_on
 
 import stepkeep as sk
 from stepkeep.cli.main import main
-from stepkeep.definition.apps import load_app
+from stepkeep.definition.python.handlers import load_app
 from stepkeep.definition.python.registry import Registry, default_registry
 from stepkeep.dialects.ioa.story import latency
 from stepkeep.dialects.registry import load_file

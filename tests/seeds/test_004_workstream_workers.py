@@ -14,7 +14,7 @@ from tests.workbench import SECOND, TENANT
 
 from stepkeep.conformance.validate import validate
 from stepkeep.conformance.words.replay import replay_lines
-from stepkeep.definition.native.rule_words import has_word
+from stepkeep.definition.native.build import has_word
 from stepkeep.definition.python.registry import Registry
 from stepkeep.dialects.workstream.machine import JUDGED
 from stepkeep.kernel.errors import Fenced, InvalidInput

@@ -59,6 +59,7 @@ def test_a_planted_bug_is_caught_at_once_by_the_seed_that_showed_it_last() -> No
         ("reassigned-to-requester", "nobody may decide"),
         ("remote-flow-ends-unseen", "flows of remote workers"),
         ("flow-misfit-fails-the-run", "other code of flows"),
+        ("flow-own-error-fails-the-run", "other code of flows"),
         ("flow-tried-code-again", "other code of flows"),
         ("flow-held-end-wakes", "other code of flows"),
     ],

@@ -19,8 +19,20 @@ from tests.workbench import ACTOR, SECOND, TENANT, Bench, benches, chain, gate, 
 
 from stepkeep.definition.policy import publishable_policy
 from stepkeep.kernel.composition.adoption import ContinuationKind
-from stepkeep.kernel.definition import Approval, Budget, Definition, Handler, StepDefinition, SubWorkflow, Undo, Wait
+from stepkeep.kernel.decide.limits import LimitRule
+from stepkeep.kernel.definition import (
+    Approval,
+    Budget,
+    Definition,
+    Handler,
+    Limit,
+    StepDefinition,
+    SubWorkflow,
+    Undo,
+    Wait,
+)
 from stepkeep.kernel.machine.outcomes import Completed, Emitted, Failed, Outcome, Waiting
+from stepkeep.kernel.machine.rows import Requesters, rows_of
 from stepkeep.kernel.machine.states import Category, OnFailure, RunState
 from stepkeep.kernel.people.authority import Caller, MembershipKind
 from stepkeep.kernel.triggers import Ending, Overlap, Schedule, TriggerKind, TriggerSpec
@@ -29,6 +41,7 @@ from stepkeep.operations.continuation import jobs
 from stepkeep.operations.continuation.going_on import ContinuationOptions, continue_run, rerun
 from stepkeep.operations.continuation.jobs import JobSweep
 from stepkeep.operations.delivery import sinks
+from stepkeep.operations.limits.limits import forget_keys, list_limits, set_limit, show_limit
 from stepkeep.operations.limits.resources import list_resources
 from stepkeep.operations.limits.slots import SlotSweep, list_slots
 from stepkeep.operations.logs.log import export_run, export_worker
@@ -40,15 +53,16 @@ from stepkeep.operations.pipeline.expire import sweep
 from stepkeep.operations.pipeline.start import StartRequest, start_idle
 from stepkeep.operations.pipeline.transact import Claim
 from stepkeep.operations.runs import views
+from stepkeep.operations.runs.diagnosis import explain
 from stepkeep.operations.triggers import manage
 from stepkeep.operations.triggers.sweep import TriggerSweep
 from stepkeep.schedules.moments import checked
-from stepkeep.store.change import Lease, Payload, Propose, Write
+from stepkeep.store.change import Lease, Propose, Write
 from stepkeep.store.deliveries import WHOLE, Action, Report, Takes
 from stepkeep.store.principals import SubjectKind, TenantRow, Vouching
 from stepkeep.store.quotas import Scope
 from stepkeep.store.records import FIRST_ID, Evidence, FinishedFilter, RunFilter, SignedHead, Words
-from stepkeep.store.rows import AuditFilter, Delivery, JobAction
+from stepkeep.store.rows import AuditFilter, Delivery, JobAction, Payload
 
 BACKLOG = 200
 WAITING = 50
@@ -130,6 +144,7 @@ async def live(bench: Bench, folder: Path, at_noon: Callable[[], Awaitable[None]
     await _children(bench)
     await _slots(bench)
     await _resources(bench)
+    await _limits(bench)
     if at_noon is not None:
         await at_noon()
     for _ in range(AGAIN):
@@ -352,6 +367,21 @@ async def _resources(bench: Bench) -> None:
             await bench.report(claim)
 
 
+async def _limits(bench: Bench) -> None:
+    """Limited steps fill their keys, wait in line, are woken, and are looked at; unused keys are forgotten."""
+    limits = (Limit(name="api", per="${{ input.of }}", running=1), Limit(name="mail", rate=1_000_000))
+    plan = await bench.publish(Definition(name="by-key", version=1, steps=(replace(task("work"), limits=limits),)))
+    for turn in range(AGAIN):
+        runs = [(await bench.begin(plan, priority=100, input=b'{"of": "a"}')).run_id for _ in range(2)]
+        while claims := await bench.claim(2):
+            await explain(bench.transactor, runs[1], None, tenant=TENANT)
+            await show_limit(bench.store, TENANT, "api", None, "", 10)
+            await bench.report(claims[0])
+        await set_limit(bench.store, "api", LimitRule(running=1 + turn), None, "", caller=Caller(TENANT, "ann"))
+        await list_limits(bench.store, TENANT)
+    await forget_keys(bench.store)
+
+
 async def _slots(bench: Bench) -> None:
     """Runs of a limited workflow wait for slots, are granted them, end, and are looked at."""
     plan = await bench.publish(Definition(name="limited", version=1, steps=(task("work"),), slots=1))
@@ -540,8 +570,10 @@ async def _looks(bench: Bench, runs: list[str]) -> None:
     await store.read_outputs([(TENANT, run, 0)])
     await store.read_details([(TENANT, run)])
     await store.read_involved([(TENANT, run)])
-    await store.change([], lambda loaded: Write(payloads=[Payload(TENANT, run, "0" * 64, b"null")]))
-    await store.change([], lambda loaded: Write(requesters=[(TENANT, run, b"[]")]))
+    await store.change([], lambda loaded: Write(rows=rows_of([Payload(TENANT, run, "0" * 64, b"null")])))
+    await store.change(
+        [], lambda loaded: Write(rows=rows_of([Requesters(tenant=TENANT, run_id=run, asked_before=b"[]")]))
+    )
     assert await store.read_payload(TENANT, run, "0" * 64) == b"null"
     await store.add_evidence([Evidence(TENANT, run, 0, 1, b"{}")])
     assert await store.read_evidence(TENANT, run)

@@ -50,6 +50,9 @@ from stepkeep.store.rows import (
     HoldRow,
     Job,
     JobRun,
+    LimitHold,
+    LimitKeyRow,
+    LimitWait,
     MailboxMessage,
     SinkRow,
     SlotRow,
@@ -120,6 +123,8 @@ ALIKE = {
     AdoptionRow: ("load_adoptions",),
     SlotRow: ("read_slot",),
     HoldRow: ("read_resource_holds",),
+    LimitHold: ("read_limit_holds",),
+    LimitWait: ("read_limit_waits",),
     Vote: ("read_decisions", "read_decisions_of"),
     SealedEntry: ("read_journal", "read_journal_of"),
     SignedHead: ("read_signed_heads",),
@@ -162,6 +167,9 @@ ANSWERS: dict[str, tuple[list[str], list[str]]] = {
     **dict.fromkeys(("load_all_steps", "load_waiting_steps", "load_claimable"), STEPS),
     "load_requesters": (["tenant", "run_id", "created_by", "asked_before"], ["place", "created_by", "asked_before"]),
     "find_slot_waiters": ([*names(SlotRow), "state"],) * 2,
+    "lock_limit_keys": ([], names(LimitKeyRow)),
+    "find_parked_steps": (["tenant", "run_id", "no", "definition_id"],) * 2,
+    "find_due_limit_lines": ([*names(LimitKeyRow)[:3], "queue", "due_at", *names(LimitKeyRow, 3)],) * 2,
     **dict.fromkeys(("read_watched_firings", "read_endings"), ([*names(Firing), "run_state"],) * 2),
     **dict.fromkeys(
         ("read_worker_journal", "read_worker_entries"), (["tenant", "worker_id", *names(SealedEntry, 2)],) * 2

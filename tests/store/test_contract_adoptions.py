@@ -6,9 +6,10 @@ from tests.store.test_contract_retention import ended
 from tests.store.values import TENANT, a_run, details, finished, key, new_run, run_id, save, want, writes
 
 from stepkeep.kernel.errors import StoreError
+from stepkeep.kernel.machine.rows import rows_of
 from stepkeep.store.change import Loaded, More, Write
 from stepkeep.store.protocol import Store
-from stepkeep.store.rows import AdoptionRow
+from stepkeep.store.rows import AdoptionRow, ReleasedUndo
 
 
 def adopted(number: int, source: int, step: str = "pay", no: int = 0, owned: int = 0) -> AdoptionRow:
@@ -46,7 +47,7 @@ async def test_one_run_owns_the_undo_of_a_step_and_gives_it_to_the_next(store: S
         await save(store, new_run(3, adoptions=(adopted(3, 1, owned=1),)))
     assert await store.read_run(*key(3)) is None
     new = new_run(3, adoptions=(adopted(3, 1, owned=1),))
-    await store.change([want(2)], writes(Write(new_runs=[new], released_undo=[key(2)])))
+    await store.change([want(2)], writes(Write(new_runs=[new], rows=rows_of([ReleasedUndo(*key(2))]))))
     assert await rows(store, 1) == [adopted(2, 1), adopted(3, 1, owned=1)]
 
 

@@ -5,7 +5,7 @@ It is refused before anything is written, by the same error on every store, whic
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import pytest
@@ -39,10 +39,11 @@ from stepkeep.definition import bounds as written
 from stepkeep.kernel.errors import InvalidInput
 from stepkeep.kernel.machine.bounds import BIGINT, INT, LAST_MOMENT, LAST_SEQ, MAX_PRIORITY, MAX_VERSION, PLACES
 from stepkeep.kernel.machine.journal import SealedEntry
-from stepkeep.kernel.machine.rows import Run, Step
+from stepkeep.kernel.machine.rows import Attempt, Run, Step, rows_of
 from stepkeep.kernel.machine.states import RunState, StepState
 from stepkeep.store.bounds import INTEGERS
 from stepkeep.store.change import Basis, Lease, NewRun, Write
+from stepkeep.store.columns import TABLES
 from stepkeep.store.protocol import Store
 from stepkeep.store.records import WorkerChange
 
@@ -110,8 +111,8 @@ def first(read: Callable[[Store], Awaitable[list[Any]]]) -> Reading:
     return reading
 
 
-def beside_a_run(**lists: Any) -> Write:
-    return Write(new_runs=[new_run(1)], **lists)
+def beside_a_run(*rows: Any, attempts: Sequence[Attempt] = ()) -> Write:
+    return Write(new_runs=[new_run(1)], attempts=list(attempts), rows=rows_of(rows))
 
 
 def brought(**given: Any) -> Write:
@@ -134,7 +135,7 @@ def an_opening(**columns: Any) -> tuple[Write, Reading]:
 
 def a_decision(**columns: Any) -> tuple[Write, Reading]:
     vote = replace(a_vote(1, "ann"), **columns)
-    return beside_a_run(votes=[vote]), first(lambda store: store.read_votes(*key(1)))
+    return beside_a_run(vote), first(lambda store: store.read_votes(*key(1)))
 
 
 def in_the_inbox(**columns: Any) -> tuple[Write, Reading]:
@@ -145,7 +146,7 @@ def in_the_inbox(**columns: Any) -> tuple[Write, Reading]:
 def in_the_mailbox(**columns: Any) -> tuple[Write, Reading]:
     """A kept message; it is forgotten no earlier than it expires."""
     message = sent("m-1", **{"arrived_at": 0, "expires_at": 0, "forget_at": LAST_MOMENT, **columns})
-    return beside_a_run(mailbox=[message]), first(lambda store: store.list_mailbox(TENANT))
+    return beside_a_run(message), first(lambda store: store.list_mailbox(TENANT))
 
 
 def sealed(seq: int = 1, at: int = 1) -> tuple[Write, Reading]:
@@ -265,13 +266,8 @@ def value_of(write: Write, table: str, column: str) -> Any:
         "run_details": [new.details],
         "steps": new.steps,
         "journal": list(new.entries),
-        "messages": new.messages,
-        "mailbox": write.mailbox,
-        "outbox": new.outbox,
         "attempts": write.attempts,
-        "gates": new.gates,
-        "decisions": write.votes,
-    }[table]
+    }.get(table) or write.every_row().of(TABLES[table])
     return getattr(rows[0], column)
 
 
@@ -376,7 +372,7 @@ async def test_messages_arrive_after_five_thousand_entries(store: Store) -> None
     await save(store, new_run(1))
     for seq in (2047, 2048, 5000, 2**31, LAST_SEQ):
         message = a_message(1, f"after-{seq}", seq << 20)
-        await store.change([want(1)], writes(Write(messages=[message])))
+        await store.change([want(1)], writes(Write(rows=rows_of([message]))))
         [*_, last] = (await load(store, want(1, inbox=True))).inbox[key(1)]
         assert last == message
 

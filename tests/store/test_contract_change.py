@@ -13,6 +13,7 @@ from tests.store.values import (
     a_step,
     a_worker,
     an_entry,
+    consumed,
     details,
     finished,
     key,
@@ -29,10 +30,11 @@ from tests.store.values import (
 )
 
 from stepkeep.kernel.errors import Conflict, Contended, InvariantBroken
-from stepkeep.kernel.machine.rows import Attempt
+from stepkeep.kernel.machine.rows import Attempt, Requesters, rows_of
 from stepkeep.kernel.machine.states import AttemptState, RunState, StepState
 from stepkeep.store.change import Decide, IdempotencyKey, Loaded, More, NewRun, Write
 from stepkeep.store.protocol import Store
+from stepkeep.store.rows import ReleasedKey
 
 
 async def count(raw: Raw, table: str) -> int:
@@ -57,8 +59,8 @@ async def test_the_people_who_asked_for_a_run_include_those_of_the_runs_that_it_
 async def test_a_person_who_causes_a_run_later_is_one_of_its_requesters(store: Store) -> None:
     await save(store, new_run(1), new_run(2))
     change, entry = moved(a_run(1))
-    names = (TENANT, run_id(1), b'["user:bea"]')
-    await store.change([want(1)], writes(Write(runs=[change], entries=[entry], requesters=[names])))
+    names = Requesters(tenant=TENANT, run_id=run_id(1), asked_before=b'["user:bea"]')
+    await store.change([want(1)], writes(Write(runs=[change], entries=[entry], rows=rows_of([names]))))
     found = await store.read_involved([key(1), key(2)])
     assert [found[key(number)].requesters for number in (1, 2)] == [{"user:ann", "user:bea"}, {"user:ann"}]
 
@@ -245,20 +247,20 @@ async def test_a_callback_may_ask_for_more_and_what_it_had_stays(store: Store) -
 async def test_messages_come_in_order_once_each_and_only_unconsumed(store: Store) -> None:
     await save(store, new_run(1))
     messages = [a_message(1, f"m-{n}", n) for n in (10, 2, 1)]
-    await store.change([want(1)], writes(Write(messages=messages)))
+    await store.change([want(1)], writes(Write(rows=rows_of(messages))))
     inbox = (await load(store, want(1, inbox=True))).inbox[key(1)]
     assert [message.number for message in inbox] == [1, 2, 10]
 
     taken = replace(inbox[1], consumed_by=4)
-    await store.change([want(1)], writes(Write(consumed=[taken])))
+    await store.change([want(1)], writes(Write(rows=rows_of([consumed(taken)]))))
     left = (await load(store, want(1, inbox=True, messages=("m-2",)))).inbox[key(1)]
     assert [message.number for message in left] == [1, 10]
     assert await store.read_messages(*key(1)) == [inbox[0], taken, inbox[2]]
 
     with pytest.raises(Contended):
-        await store.change([want(1)], writes(Write(consumed=[replace(taken, consumed_by=5)])))
+        await store.change([want(1)], writes(Write(rows=rows_of([consumed(replace(taken, consumed_by=5))]))))
     with pytest.raises(Contended):
-        await store.change([want(1)], writes(Write(messages=[a_message(1, "m-2", 11)])))
+        await store.change([want(1)], writes(Write(rows=rows_of([a_message(1, "m-2", 11)]))))
     assert len(await store.read_messages(*key(1))) == 3
 
 
@@ -272,7 +274,7 @@ async def test_a_message_may_arrive_and_be_consumed_in_one_change(store: Store) 
     await save(store, new_run(1))
     message = a_message(1, "m", 1)
     taken = replace(message, consumed_by=2)
-    await store.change([want(1)], writes(Write(messages=[message], consumed=[taken])))
+    await store.change([want(1)], writes(Write(rows=rows_of([message, consumed(taken)]))))
     assert await store.read_messages(*key(1)) == [taken]
 
 
@@ -345,7 +347,10 @@ async def test_a_released_business_key_can_be_taken_again(store: Store) -> None:
     await save(store, starting(1, business="b"))
     run, entry = finished(a_run(1, business_key="b"))
     await store.change(
-        [want(1)], writes(Write(runs=[run], entries=[entry], released_keys=[(TENANT, "b"), (TENANT, "unknown")]))
+        [want(1)],
+        writes(
+            Write(runs=[run], entries=[entry], rows=rows_of([ReleasedKey(TENANT, "b"), ReleasedKey(TENANT, "unknown")]))
+        ),
     )
     await save(store, starting(2, business="b"))
     with pytest.raises(Contended):
@@ -364,8 +369,7 @@ async def test_the_same_keys_of_another_tenant_are_other_keys(store: Store) -> N
 
 
 async def test_the_same_key_of_another_scope_is_another_key(store: Store) -> None:
-    mine = starting(1, "i").idempotency
-    assert mine is not None
+    [mine] = starting(1, "i").rows.of(IdempotencyKey)
     theirs = replace(mine, run_id=run_id(2), scope="a key")
     await save(store, starting(1, "i"), new_run(2, idempotency=theirs))
     with pytest.raises(Contended):

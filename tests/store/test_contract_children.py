@@ -12,11 +12,12 @@ from msgspec.structs import replace
 from tests.store.values import TENANT, a_step, new_run, run_id, save
 
 from stepkeep.kernel.errors import Conflict
-from stepkeep.kernel.machine.rows import Attempt, Child, ChildMode, ChildState, ChildTodo, Notice, Recall
+from stepkeep.kernel.machine.rows import Attempt, Child, ChildMode, ChildState, ChildTodo, Notice, Recall, rows_of
 from stepkeep.kernel.machine.states import AttemptState, Category, RunState
 from stepkeep.store.change import Loaded, More, Want, Write
 from stepkeep.store.connect import connect
 from stepkeep.store.protocol import Store
+from stepkeep.store.rows import BegunChild
 
 
 def a_child(no: int = 0, **given: Any) -> Child:
@@ -46,7 +47,7 @@ async def write(store: Store, what: Write) -> None:
 
 async def asked(store: Store, *children: Child) -> None:
     await save(store, new_run(1, (a_step(1, 0),)))
-    await write(store, Write(children=list(children)))
+    await write(store, Write(rows=rows_of(children)))
 
 
 def recall(child: Child, how: str = "cancel") -> Recall:
@@ -58,8 +59,12 @@ def notice(child: Child, outcome: RunState = RunState.SUCCEEDED, **given: Any) -
     return Notice(tenant=child.tenant, child_id=child.child_id, outcome=outcome, ended_at=9, **given)
 
 
+def begun(child: Child) -> BegunChild:
+    return BegunChild(tenant=child.tenant, run_id=child.run_id, no=child.no, activation=child.activation, started_at=6)
+
+
 async def begin(store: Store, child: Child) -> None:
-    await write(store, Write(begun=[replace(child, started_at=6)]))
+    await write(store, Write(rows=rows_of([begun(child)])))
 
 
 async def test_a_child_is_what_was_asked_for(store: Store) -> None:
@@ -88,7 +93,7 @@ async def test_a_child_starts_once(store: Store) -> None:
 async def test_a_child_that_was_called_back_never_starts(store: Store) -> None:
     child = a_child()
     await asked(store, child)
-    await write(store, Write(recalls=[recall(child)]))
+    await write(store, Write(rows=rows_of([recall(child)])))
     [found] = await store.children.find_due(10)
     assert (found.state, found.todo, found.recall) == (ChildState.WITHDRAWN, ChildTodo.TELL, "cancel")
     with pytest.raises(Conflict):
@@ -98,9 +103,9 @@ async def test_a_child_that_was_called_back_never_starts(store: Store) -> None:
 async def test_a_write_that_starts_a_child_writes_nothing_if_it_is_called_back(store: Store) -> None:
     child = a_child()
     await asked(store, child)
-    await write(store, Write(recalls=[recall(child)]))
+    await write(store, Write(rows=rows_of([recall(child)])))
     with pytest.raises(Conflict):
-        await write(store, Write(begun=[replace(child, started_at=6)], new_runs=[new_run(100)]))
+        await write(store, Write(new_runs=[new_run(100)], rows=rows_of([begun(child)])))
     assert await store.read_run(TENANT, run_id(100)) is None
 
 
@@ -108,13 +113,13 @@ async def test_a_started_child_is_cancelled_and_its_end_is_told(store: Store) ->
     child = a_child()
     await asked(store, child)
     await begin(store, child)
-    await write(store, Write(recalls=[recall(child, "undo")]))
+    await write(store, Write(rows=rows_of([recall(child, "undo")])))
     [found] = await store.children.find_due(10)
     assert (found.state, found.todo, found.recall) == (ChildState.STARTED, ChildTodo.CANCEL, "undo")
     assert await store.children.save(replace(found, todo=None, todo_at=None), ChildTodo.CANCEL) is True
     assert await store.children.save(replace(found, todo=None, todo_at=None), ChildTodo.CANCEL) is False
     ended = notice(child, RunState.FAILED, category=Category.EXTERNAL, error="no")
-    await write(store, Write(notices=[ended]))
+    await write(store, Write(rows=rows_of([ended])))
     [told] = await store.children.find_due(10)
     assert (told.state, told.todo, told.outcome) == (ChildState.ENDED, ChildTodo.TELL, RunState.FAILED)
     assert (told.category, told.error, told.ended_at) == (Category.EXTERNAL, "no", 9)
@@ -125,12 +130,12 @@ async def test_a_started_child_is_cancelled_and_its_end_is_told(store: Store) ->
 async def test_an_end_is_noted_once_and_a_recall_after_it_changes_nothing(store: Store) -> None:
     child = a_child()
     await asked(store, child)
-    await write(store, Write(notices=[notice(child)]))
+    await write(store, Write(rows=rows_of([notice(child)])))
     assert (await store.children.read_all(TENANT, run_id(1))) == [child], "it has not started"
     await begin(store, child)
-    await write(store, Write(notices=[notice(child)]))
+    await write(store, Write(rows=rows_of([notice(child)])))
     [ended] = await store.children.read_all(TENANT, run_id(1))
-    await write(store, Write(notices=[notice(child, RunState.FAILED)], recalls=[recall(child)]))
+    await write(store, Write(rows=rows_of([notice(child, RunState.FAILED), recall(child)])))
     assert await store.children.read_all(TENANT, run_id(1)) == [ended]
 
 
@@ -138,7 +143,7 @@ async def test_nobody_is_told_of_the_end_of_a_detached_child(store: Store) -> No
     child = a_child(mode=ChildMode.DETACHED)
     await asked(store, child)
     await begin(store, child)
-    await write(store, Write(notices=[notice(child)]))
+    await write(store, Write(rows=rows_of([notice(child)])))
     [ended] = await store.children.read_all(TENANT, run_id(1))
     assert (ended.state, ended.todo) == (ChildState.ENDED, None)
     assert await store.children.find_due(10) == []
@@ -202,7 +207,7 @@ async def test_the_cost_of_a_run_is_that_of_the_tree_that_it_waits_for(store: St
     await asked(store, awaited, detached)
     for number in (100, 101, 200):
         await save(store, new_run(number, (a_step(number, 0),)))
-    await write(store, Write(children=[below]))
+    await write(store, Write(rows=rows_of([below])))
     spent = [
         Attempt(TENANT, run_id(number), 0, 1, 1, AttemptState.SUCCEEDED, 1, 5, 6, cost=b"%d" % number)
         for number in (1, 100, 101, 200)

@@ -23,7 +23,7 @@ from tests.store.values import (
 )
 
 from stepkeep.kernel.errors import InvalidInput
-from stepkeep.kernel.machine.rows import OutboxEntry, Run
+from stepkeep.kernel.machine.rows import OutboxEntry, Run, rows_of
 from stepkeep.kernel.machine.states import RunState
 from stepkeep.store.bounds import INTEGERS
 from stepkeep.store.change import Basis, Loaded, RunChange, Write
@@ -73,7 +73,7 @@ async def emit(store: Store, number: int, *entries: OutboxEntry, ended: bool = F
     """Move a run on by one entry that emits these."""
     before = (await store.read_run(*key(number))).run  # type: ignore[union-attr]
     after, entry = moved_on(before, ended=ended)
-    change = Write(runs=[RunChange(was=before.seq, run=after)], entries=[entry], outbox=list(entries))
+    change = Write(runs=[RunChange(was=before.seq, run=after)], entries=[entry], rows=rows_of(entries))
     await store.change([want(number)], writes(change))
 
 
@@ -175,7 +175,7 @@ async def test_a_write_without_locks_moves_cursors_too(store: Store) -> None:
     await store.write_if_unchanged(Write(new_runs=[new_run(1, run=start)]), Loaded(now=0), Basis.NEW)
     assert (await cursor(store, sink="course")).last == 1
     after, entry = moved_on(start)
-    change = Write(runs=[RunChange(was=1, run=after)], entries=[entry], outbox=[told(1, 2)])
+    change = Write(runs=[RunChange(was=1, run=after)], entries=[entry], rows=rows_of([told(1, 2)]))
     await store.write_if_unchanged(change, Loaded(now=0, runs={key(1): start}), Basis.REMEMBERED)
     assert (await cursor(store, sink="course")).last == 2
     again, entry = moved_on(after)
@@ -426,7 +426,7 @@ async def test_a_cursor_that_a_run_brings_for_a_hook_is_found_claimed_and_keeps_
     hook = f"{HOOK}flow@1/told"
     given = {"tenant": TENANT, "sink": hook, "takes": int(Takes.TRANSITIONS), "last": 1, "sent": 0}
     brought = Delivery(run_id=run_id(1), sent_number=WHOLE, ready_at=1, **given)
-    await save(store, replace(new_run(1), deliveries=(brought,)), new_run(2))
+    await save(store, new_run(1, deliveries=(brought,)), new_run(2))
     assert await store.deliveries.find_due_sinks(TENANT) == [hook]
     [one] = await claim(store, hook)
     assert await store.deliveries.find_due_sinks(TENANT) == [], "the lease holds it"

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from tests.store.values import TENANT, a_run, key, new_run, run_id, save, want
 
 from stepkeep.kernel.errors import Contended, InvariantBroken
+from stepkeep.kernel.machine.rows import rows_of
 from stepkeep.store.change import Loaded, More, Write
 from stepkeep.store.protocol import Store
 from stepkeep.store.records import FIRST_MESSAGE
@@ -38,7 +39,7 @@ def sent(message_id: str, number: int = 1, **given: Any) -> MailboxMessage:
 
 
 async def keep(store: Store, *messages: MailboxMessage) -> None:
-    await store.change((), lambda loaded: Write(mailbox=list(messages)))
+    await store.change((), lambda loaded: Write(rows=rows_of(messages)))
 
 
 async def look(store: Store, *wants: KeyWant) -> list[Mailbox]:
@@ -161,7 +162,7 @@ async def test_changes_of_one_key_come_one_after_the_other(store: Store, other: 
             box = loaded.mailboxes.get(K1.business_key)
             if box is None:
                 return More(keys=(K1,))
-            return Write(mailbox=[sent(f"n-{place}", box.last_number + 1)])
+            return Write(rows=rows_of([sent(f"n-{place}", box.last_number + 1)]))
 
         await on.change((), decide)
 

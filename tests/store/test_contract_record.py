@@ -26,10 +26,11 @@ from tests.store.values import (
 )
 
 from stepkeep.kernel.errors import Contended
-from stepkeep.kernel.machine.rows import Attempt, Note, OutboxEntry, Run, Step
+from stepkeep.kernel.machine.rows import Attempt, Note, OutboxEntry, Run, Step, rows_of
 from stepkeep.kernel.machine.states import AttemptState, StepState
 from stepkeep.store.change import Basis, Loaded, NewRun, Write
 from stepkeep.store.protocol import Store
+from stepkeep.store.rows import ReleasedKey
 
 LONG = 60 * SECOND
 
@@ -225,17 +226,16 @@ async def test_what_else_a_decision_writes_comes_and_goes_with_it(store: Store) 
         runs=[change],
         steps=[settled(held)],
         entries=[entry],
-        outbox=[told(run, entry.seq)],
-        released_keys=[(TENANT, "order 7")],
+        rows=rows_of([told(run, entry.seq), ReleasedKey(TENANT, "order 7")]),
     )
-    stale = Write(runs=[moved(a_run(1, seq=9))[0]], steps=[settled(held)], outbox=[told(run, 9)])
+    stale = Write(runs=[moved(a_run(1, seq=9))[0]], steps=[settled(held)], rows=rows_of([told(run, 9)]))
     with pytest.raises(Contended):
         await store.write_if_unchanged(stale, known(run), Basis.REMEMBERED)
     assert await store.read_outbox(*key(1)) == []
 
     await store.write_if_unchanged(write, known(run), Basis.REMEMBERED)
 
-    assert await store.read_outbox(*key(1)) == write.outbox
+    assert await store.read_outbox(*key(1)) == write.rows.of(OutboxEntry)
     await save(store, new_run(2, run=a_run(2, business_key="order 7")))
     assert await store.read_run(*key(2)) is not None
 
@@ -269,7 +269,7 @@ async def test_of_two_who_write_the_same_runs_at_once_in_any_order_one_does_and_
 async def test_a_run_that_comes_into_being_is_written_without_a_look(store: Store) -> None:
     now = await store.now()
     write = Write(new_runs=[new_run(1, (ready(1, at=now),)), new_run(2, (ready(2, at=now),))])
-    assert write.only_creates
+    assert write.is_plain
 
     said = await store.write_if_unchanged(write, Loaded(now=now), Basis.REMEMBERED)
 
@@ -302,7 +302,7 @@ async def test_what_a_new_run_brings_with_it_is_written_with_it_though_nobody_ha
     message = a_message(1, "m-1", 1)
     born = new_run(1, (ready(1, at=now),), run=run, messages=(message,), outbox=(told(run, 1),))
     write = Write(new_runs=[born, other_tenants(new_run(2))])
-    assert not write.only_creates
+    assert not write.is_plain
 
     await store.write_if_unchanged(write, Loaded(now=now), Basis.REMEMBERED)
 

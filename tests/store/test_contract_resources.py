@@ -10,7 +10,7 @@ from tests.store.test_contract_retention import ended
 from tests.store.values import TENANT, a_run, key, new_run, ready, run_id, running, save, settled, want, writes
 
 from stepkeep.kernel.errors import StepkeepError
-from stepkeep.kernel.machine.rows import Step
+from stepkeep.kernel.machine.rows import Step, rows_of
 from stepkeep.store.change import Loaded, More, Write
 from stepkeep.store.protocol import Store
 from stepkeep.store.rows import HoldRow, ResourceWaiter
@@ -25,7 +25,7 @@ def a_hold(number: int, no: int = 0, resource: str = "repo", mode: str = "exclus
 
 
 async def hold(store: Store, *holds: HoldRow) -> None:
-    await store.change([], writes(Write(holds=list(holds))))
+    await store.change([], writes(Write(rows=rows_of(holds))))
 
 
 async def leave(store: Store, step: Step) -> None:

@@ -21,7 +21,7 @@ from tests.store.values import (
     writes,
 )
 
-from stepkeep.kernel.machine.rows import OutboxEntry
+from stepkeep.kernel.machine.rows import Message, OutboxEntry
 from stepkeep.kernel.machine.states import RUN_TERMINAL, RunState
 from stepkeep.store.change import IdempotencyKey, Loaded, More, NewRun, Write
 from stepkeep.store.protocol import Store
@@ -105,8 +105,8 @@ async def test_a_run_is_read_whole_with_everything_that_belongs_to_it(store: Sto
         steps=new.steps,
         attempts=(FULL_ATTEMPT,),
         entries=(an_entry(run_id(1), 1),),
-        messages=new.messages,
-        outbox=new.outbox,
+        messages=tuple(new.rows.of(Message)),
+        outbox=tuple(new.rows.of(OutboxEntry)),
     )
     assert whole[0].attempts == whole[0].messages == whole[0].outbox == ()
     assert await store.read_whole("another", [run_id(1)]) == []
@@ -121,7 +121,7 @@ async def test_a_deleted_run_leaves_no_row_behind_and_takes_no_neighbours_row(st
     counts = {table: (await raw.execute(f"select count(*) from {table}"))[0][0] for table in TABLES}
     assert counts == {**dict.fromkeys(TABLES, 1), "attempts": 0}
     [left] = await store.read_whole(TENANT, [run_id(2)])
-    assert left.messages == full(2).messages
+    assert left.messages == tuple(full(2).rows.of(Message))
 
 
 async def test_deleting_passes_over_what_is_not_finished_not_there_or_somebody_elses(store: Store) -> None:

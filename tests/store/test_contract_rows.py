@@ -38,6 +38,7 @@ from stepkeep.kernel.machine.rows import (
     Persons,
     Run,
     Step,
+    rows_of,
 )
 from stepkeep.kernel.machine.states import (
     AttemptState,
@@ -246,8 +247,7 @@ async def test_changed_rows_replace_the_old_ones_and_added_ones_join_them(store:
                 new_steps=[hook],
                 attempts=[replace(FULL_ATTEMPT, no=0, fence=1)],
                 entries=[entry],
-                messages=[a_message(1, "m", 1)],
-                outbox=[FULL_OUTBOX],
+                rows=rows_of([a_message(1, "m", 1), FULL_OUTBOX]),
             )
         ),
     )

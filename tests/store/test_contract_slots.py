@@ -10,6 +10,7 @@ from tests.store.test_contract_retention import ended
 from tests.store.values import TENANT, a_run, finished, key, new_run, run_id, save, want, writes
 
 from stepkeep.kernel.errors import Contended
+from stepkeep.kernel.machine.rows import rows_of
 from stepkeep.kernel.machine.states import RunState
 from stepkeep.store.change import Loaded, More, NewRun, Write
 from stepkeep.store.protocol import Store
@@ -28,7 +29,7 @@ def waiting(number: int, workflow: str = "order", state: RunState = RunState.QUE
 
 async def grant(store: Store, *numbers: int) -> None:
     granted = [SlotGrant(TENANT, run_id(one), 50) for one in numbers]
-    await store.change([want(one) for one in numbers], writes(Write(granted=granted)))
+    await store.change([want(one) for one in numbers], writes(Write(rows=rows_of(granted))))
 
 
 async def end(store: Store, number: int) -> None:
@@ -130,7 +131,7 @@ async def test_a_run_that_waits_for_a_slot_is_not_stuck(store: Store) -> None:
 
 
 async def test_retention_deletes_the_slot_with_its_run(store: Store) -> None:
-    await save(store, replace(ended(1), slot=a_slot(1)), waiting(2))
+    await save(store, replace(ended(1), rows=rows_of([a_slot(1)])), waiting(2))
     assert await store.delete_runs(TENANT, [run_id(1), run_id(2)]) == [run_id(1)]
     assert await store.slots.read(*key(1)) is None
     assert await store.slots.read(*key(2)) is not None

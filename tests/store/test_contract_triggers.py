@@ -11,6 +11,7 @@ from tests.store.triggers import backfill, firing, locked, trigger, write_trigge
 from tests.store.values import TENANT, a_run, an_entry, details, new_run, run_id
 
 from stepkeep.kernel.errors import Contended, InvalidInput, InvariantBroken
+from stepkeep.kernel.machine.rows import rows_of
 from stepkeep.kernel.machine.states import RunState
 from stepkeep.kernel.triggers import TriggerKind
 from stepkeep.store.bounds import INTEGERS
@@ -84,7 +85,7 @@ async def test_a_decision_waits_for_the_lock_of_a_trigger_and_sees_what_was_writ
                 return More(triggers=(KEY,))
             row = loaded.triggers[KEY]
             change = TriggerChange(was=row.seq, row=replace(row, seq=row.seq + 1))
-            return Write(triggers=[change], firings=[firing(moment, due_at=row.seq)])
+            return Write(rows=rows_of([change, firing(moment, due_at=row.seq)]))
 
         await one.change([], decide)
 
@@ -100,11 +101,11 @@ async def test_a_firing_and_its_run_are_written_together_or_not_at_all(store: St
     fired = firing("m1", STARTED, run_id=run_id(1), watched=1)
     change = TriggerChange(was=7, row=trigger(seq=8))
     with pytest.raises(Contended):
-        await store.change([], lambda loaded: Write(new_runs=[new_run(1)], firings=[fired], triggers=[change]))
+        await store.change([], lambda loaded: Write(new_runs=[new_run(1)], rows=rows_of([fired, change])))
     assert await store.read_run(TENANT, run_id(1)) is None
     assert await store.triggers.list_firings(*KEY) == []
     change = TriggerChange(was=1, row=trigger(seq=2))
-    await store.change([], lambda loaded: Write(new_runs=[new_run(1)], firings=[fired], triggers=[change]))
+    await store.change([], lambda loaded: Write(new_runs=[new_run(1)], rows=rows_of([fired, change])))
     asked = [run_id(2), "no id", run_id(1)]
     assert await store.triggers.find_firings_of(TENANT, asked) == {run_id(1): fired}
     assert await store.triggers.find_firings_of("other", asked) == {}
@@ -232,9 +233,9 @@ async def test_a_run_that_ends_at_once_is_noted(store: Store) -> None:
 
 
 ROWS: dict[str, Any] = {
-    "triggers": lambda value: {"triggers": [TriggerChange(was=0, row=trigger(**value))]},
-    "firings": lambda value: {"firings": [firing("m", **value)]},
-    "backfills": lambda value: {"backfills": [backfill(1, **value)]},
+    "triggers": lambda value: TriggerChange(was=0, row=trigger(**value)),
+    "firings": lambda value: firing("m", **value),
+    "backfills": lambda value: backfill(1, **value),
 }
 
 
@@ -245,7 +246,7 @@ async def test_the_largest_and_the_smallest_number_fit_and_one_more_is_refused(
     bounds = INTEGERS[table][column]
     for wrong in (bounds.low - 1, bounds.high + 1):
         with pytest.raises(InvalidInput, match=f"{table}.{column}"):
-            await store.change([], lambda loaded, value=wrong: Write(**ROWS[table]({column: value})))
+            await store.change([], lambda loaded, value=wrong: Write(rows=rows_of([ROWS[table]({column: value})])))
     for value in {"seq": [bounds.high]}.get(column, [bounds.low, bounds.high]):
         if table == "triggers":
             # Each change of a trigger has a new sequence number: a new row for each value.
@@ -255,7 +256,7 @@ async def test_the_largest_and_the_smallest_number_fit_and_one_more_is_refused(
             assert await store.triggers.read(TENANT, name) == row
             continue
         made: Any = (firing if table == "firings" else backfill)(**_named(table, value), **{column: value})
-        await store.change([], lambda loaded, row=made: Write(**{table: [row]}))
+        await store.change([], lambda loaded, row=made: Write(rows=rows_of([row])))
         assert made in await _read(store, table, made)
 
 

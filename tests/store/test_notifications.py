@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Collection
+from uuid import UUID
 
 import pytest
 from tests.store.values import new_run, ready, save
@@ -182,6 +183,20 @@ def test_a_notification_arrives_as_it_was_sent() -> None:
     assert sent.runs_of(RUNS_STOPPED) == {"a", "b"}
     assert sent.runs_of(RUNS_SETTLED) is None
     assert sent.runs_of(9) == frozenset()
+
+
+def test_a_text_that_is_too_long_names_the_runs_of_fewer_topics() -> None:
+    few = frozenset(str(UUID(int=number)) for number in range(3))
+    many = frozenset(str(UUID(int=number)) for number in range(MOST_NAMES + 50))
+    topics = frozenset({RUNS_STOPPED, 7})
+    said = encode("me", Notification(topics, {RUNS_STOPPED: few, 7: many})).partition(" ")[2]
+    assert decode(said) == Notification(topics, {RUNS_STOPPED: few})
+
+
+def test_as_many_runs_as_a_notification_names_fit_into_its_text() -> None:
+    runs = frozenset(str(UUID(int=number)) for number in range(MOST_NAMES))
+    sent = Notification(frozenset({RUNS_SETTLED, 7}), {RUNS_SETTLED: runs})
+    assert decode(encode("a1b2c3d4e5f6", sent).partition(" ")[2]) == sent
 
 
 def test_a_text_that_is_too_long_or_not_understood_means_anything() -> None:

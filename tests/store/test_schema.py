@@ -22,6 +22,7 @@ from tests.store.values import (
     writes,
 )
 
+from stepkeep.kernel.machine.rows import rows_of
 from stepkeep.kernel.machine.states import (
     ATTEMPT_TERMINAL,
     RUN_TERMINAL,
@@ -306,7 +307,7 @@ async def test_a_gate_keeps_what_it_showed_and_closes_once_and_a_decision_never_
     gate = a_gate(1)
     await save(store, new_run(1, (a_step(1),), gates=(gate,)))
     change, entry = moved(a_run(1))
-    what = Write(runs=[change], entries=[entry], votes=[a_vote(1, "bea")])
+    what = Write(runs=[change], entries=[entry], rows=rows_of([a_vote(1, "bea")]))
     await store.change([want(1)], writes(what))
     for wrong in ("shown_digest = opened_at || shown_digest", "opened_at = 6", "level = -1"):
         with pytest.raises(RefusedBySchema):

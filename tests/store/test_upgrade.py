@@ -15,6 +15,7 @@ import stepkeep as sk
 from stepkeep.cli.main import main
 from stepkeep.kernel.definition import QueueSpec
 from stepkeep.kernel.errors import Contended, InvalidInput
+from stepkeep.kernel.machine.rows import rows_of
 from stepkeep.store.change import IdempotencyKey, More, Write
 from stepkeep.store.connect import connect
 from stepkeep.store.migrations import earlier_migrations
@@ -161,7 +162,7 @@ async def test_messages_outlive_the_upgrade_of_their_numbers(
         assert await store.read_messages(TENANT, run_id(1)) == list(OLD_MESSAGES)
         assert await store.read_definition(TENANT, "old", 1) == published
         late = a_message(1, "late", LATE)
-        await store.change([want(1)], writes(Write(messages=[late])))
+        await store.change([want(1)], writes(Write(rows=rows_of([late]))))
         assert (await store.read_messages(TENANT, run_id(1)))[-1] == late
         for statement in ("update definitions set name = 'other'", "delete from definitions"):
             with pytest.raises(RefusedBySchema, match="never changes"):
@@ -231,7 +232,7 @@ async def test_the_numbers_of_the_first_schema_were_too_small(empty_postgres_dsn
     async with at_version(empty_postgres_dsn, 1) as store:
         await save(store, new_run(1))
         with pytest.raises(InvalidInput):
-            await store.change([want(1)], writes(Write(messages=[a_message(1, "late", LATE)])))
+            await store.change([want(1)], writes(Write(rows=rows_of([a_message(1, "late", LATE)]))))
 
 
 @pytest.mark.postgres

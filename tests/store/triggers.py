@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.store.values import TENANT
+from tests.store.values import TENANT, brought
 
 from stepkeep.kernel.triggers import TriggerKind
 from stepkeep.store.change import Loaded, More, Write
@@ -69,7 +69,7 @@ def backfill(number: int, **given: Any) -> Backfill:
 async def write_triggers(store: Store, *rows: TriggerRow, was: int = 0, **written: Any) -> None:
     """Write these triggers, each at the sequence `was`, and whatever else is given."""
     changes = [TriggerChange(was=was, row=row) for row in rows]
-    await store.change([], lambda loaded: Write(triggers=changes, **written))
+    await store.change([], lambda loaded: Write(rows=brought(changes, *written.values())))
 
 
 async def locked(store: Store, *keys: TriggerKey) -> dict[TriggerKey, TriggerRow]:

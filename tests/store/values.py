@@ -3,10 +3,11 @@
 from collections.abc import Iterable
 from typing import Any
 
+import msgspec
 from msgspec.structs import replace
 
 from stepkeep.kernel.machine.journal import Cause, Entry, Hop, SealedEntry, seal
-from stepkeep.kernel.machine.rows import Details, Message, Run, Step, Worker
+from stepkeep.kernel.machine.rows import Consumed, Details, Message, Rows, Run, Step, Worker, rows_of
 from stepkeep.kernel.machine.states import RunState, StepState, StopCause, WorkerState
 from stepkeep.store.change import Decide, Loaded, More, NewRun, RunChange, RunKey, Want, Write
 from stepkeep.store.listing import TROUBLED
@@ -78,15 +79,30 @@ def details(number: int, **given: Any) -> Details:
 
 
 def new_run(number: int, steps: Iterable[Step] = (), *, run: Run | None = None, **given: Any) -> NewRun:
+    """A new run. What is given beside its own fields are its other rows: one, or several of a type."""
+    own = {name: given.pop(name) for name in ("details", "entries") if name in given}
     return NewRun(
         **{
             "run": run or a_run(number),
             "details": details(number, business_key=run.business_key if run else None),
             "steps": tuple(steps),
             "entries": (an_entry(run_id(number), 1),),
-            **given,
+            "rows": brought(*given.values()),
+            **own,
         }
     )
+
+
+def brought(*given: Any) -> Rows:
+    """Rows by their types. None of them may be there."""
+    lists = [[one] if isinstance(one, msgspec.Struct) else one or () for one in given]
+    return rows_of(row for rows in lists for row in rows)
+
+
+def consumed(message: Message) -> Consumed:
+    """That the step takes the message which the row names."""
+    assert message.consumed_by is not None
+    return Consumed(tenant=message.tenant, run_id=message.run_id, id=message.id, consumed_by=message.consumed_by)
 
 
 def a_message(number: int, message_id: str, place: int, **given: Any) -> Message:

@@ -194,6 +194,18 @@ type Kind = "edge" | "meaning" | "setting";
 
 interface LateTimers { count: number; is_complete: boolean; since: string | null; }
 
+interface LimitDetail { running: number | null; rate: string | null; burst: number; name: string; said_by: string; of_keys: (LimitOfKey)[]; held: number; keys_held: number; waiting: number; in_use: (LimitKeyUse)[]; next_key: string | null; history: (Revision)[]; }
+
+interface LimitHolder { run_id: string; step: string; weight: number; since: string | null; }
+
+interface LimitKeyUse { key: string; held: number; waiting: number; holders: (LimitHolder)[]; }
+
+interface LimitList { limits: (LimitSummary)[]; }
+
+interface LimitOfKey { running: number | null; rate: string | null; burst: number; key: string; }
+
+interface LimitSummary { running: number | null; rate: string | null; burst: number; name: string; said_by: string; of_keys: (LimitOfKey)[]; held: number; keys_held: number; waiting: number; }
+
 interface LinkCode { code: string; }
 
 interface LiveRuns { examined: number; is_complete: boolean; could_continue: number; must_stay: number; reasons: (ReasonToStay)[]; examples: (StayingRun)[]; }
@@ -606,6 +618,7 @@ type Get<A extends string> =
 	A extends "/work/network" ? ReachableNetwork :
 	A extends "/work/queues" ? Queues :
 	A extends `/jobs/${string}` ? JobView :
+	A extends `/limits/${string}` ? LimitDetail :
 	A extends `/policies/${string}` ? PolicyView :
 	A extends `/runs/${string}` ? RunView | Record<string, any> :
 	A extends `/schemas/${string}` ? SchemaView :
@@ -622,6 +635,7 @@ type Get<A extends string> =
 	A extends "/history" ? History :
 	A extends "/hooks" ? HookList :
 	A extends "/jobs" ? JobList :
+	A extends "/limits" ? LimitList :
 	A extends "/mailbox" ? MessageList :
 	A extends "/metrics" ? any :
 	A extends "/network" ? Allowed :
@@ -706,6 +720,8 @@ type Post<A extends string> =
 	A extends `/users/${string}/grant` ? MembershipView :
 	A extends `/users/${string}/revoke` ? MembershipView :
 	A extends "/delegations/end" ? DelegationView :
+	A extends "/limits/clear" ? LimitList :
+	A extends "/limits/set" ? LimitDetail :
 	A extends "/outbox/redrive" ? Redriven :
 	A extends "/pauses/queue" ? PauseList :
 	A extends "/pauses/tenant" ? PauseList :
@@ -774,6 +790,7 @@ type Query<A extends string> =
 	A extends "/work/network" ? {  } :
 	A extends "/work/queues" ? {  } :
 	A extends `/jobs/${string}` ? {  } :
+	A extends `/limits/${string}` ? { key?: string | null | false; after?: string | null | false; limit?: number | string | null | false; } :
 	A extends `/policies/${string}` ? {  } :
 	A extends `/runs/${string}` ? { as?: string | null | false; } :
 	A extends `/schemas/${string}` ? {  } :
@@ -790,6 +807,7 @@ type Query<A extends string> =
 	A extends "/history" ? { name?: string | null | false; after?: number | string | null | false; limit?: number | string | null | false; } :
 	A extends "/hooks" ? { cursor?: string | null | false; limit?: number | string | null | false; } :
 	A extends "/jobs" ? { cursor?: string | null | false; limit?: number | string | null | false; } :
+	A extends "/limits" ? {  } :
 	A extends "/mailbox" ? { business_key?: string | null | false; limit?: number | string | null | false; } :
 	A extends "/metrics" ? {  } :
 	A extends "/network" ? { history?: boolean | "true" | "false" | null | false; } :
@@ -874,6 +892,8 @@ type Body<A extends string> =
 	A extends `/users/${string}/grant` ? { role?: string | null; group?: string | null; to_group?: boolean; valid_from?: string | null; valid_to?: string | null; by?: string | null; } | null :
 	A extends `/users/${string}/revoke` ? { role?: string | null; group?: string | null; from_group?: boolean; by?: string | null; } | null :
 	A extends "/delegations/end" ? { delegator: string; to: string; by?: string | null; } :
+	A extends "/limits/clear" ? { name: string; key?: string | null; reason?: string; by?: string | null; } :
+	A extends "/limits/set" ? { name: string; running?: number | null; rate?: string | null; burst?: number; key?: string | null; reason?: string; by?: string | null; } :
 	A extends "/outbox/redrive" ? { run_id?: string | null; sink?: string | null; reason: string; by?: string | null; } :
 	A extends "/pauses/queue" ? { queue: string; reason?: string; by?: string | null; } :
 	A extends "/pauses/tenant" ? { reason?: string; by?: string | null; } | null :

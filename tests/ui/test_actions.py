@@ -238,8 +238,8 @@ def test_the_elements_of_a_map_are_steps_of_the_graph_and_of_the_table(site: Sit
     names = [step["name"] for step in site.run(site.engine.show(run))["steps"]]
     assert len(names) == 6
     expect(page.locator(".graph .node")).to_have_count(6)
-    expect(page.locator(".graph .edge")).to_have_count(5)
-    expect(page.locator(".graph")).to_contain_text("map · 4 elements")
+    expect(page.locator(".graph .edge")).to_have_count(8)
+    expect(page.locator(".graph")).to_contain_text("map · 4 of 4")
     page.get_by_role("tab", name="Steps (6)").click()
     for name in names:
         expect(page.get_by_role("region", name="Steps").get_by_role("button", name=name, exact=True)).to_be_visible()

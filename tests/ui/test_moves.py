@@ -301,14 +301,14 @@ def test_keys_and_the_audit_log_are_offered_as_the_scopes_allow(
     expect(page.get_by_role("option", name="Audit")).to_have_count(int(is_admin))
 
 
-@pytest.mark.parametrize(("scope", "offered"), [("start", ["Fire now"]), in_proof("operate", ["Pause"])])
+@pytest.mark.parametrize(("scope", "offered"), [("start", ["Fire now"]), in_proof("operate", ["Pause", "Backfill"])])
 def test_a_trigger_is_fired_with_the_scope_start_and_paused_with_operate(
     site: Site, reader: Read, scope: str, offered: list[str]
 ) -> None:
     page = reader("finn", "read", scope).open("/triggers")
     row = page.get_by_role("row", name="nightly/night")
     expect(row).to_be_visible()
-    assert row.get_by_role("button").all_inner_texts() == ["Next firings", *offered]
+    assert row.get_by_role("button").all_inner_texts() == ["Firings", *offered]
 
 
 def test_a_run_is_quarantined_by_readers_with_the_scope_operate_only(site: Site, reader: Read) -> None:

@@ -22,6 +22,7 @@ PAGES = (
     "/runs",
     "/approvals?show=all",
     "/overview",
+    "/errors",
     "/workflows",
     "/workflows/order",
     "/editor",

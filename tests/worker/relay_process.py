@@ -7,8 +7,7 @@ import asyncio
 import os
 import sys
 
-from stepkeep.definition.python.listeners import on
-from stepkeep.definition.python.registry import HandlerSpec, Registry
+from stepkeep.definition.python.registry import HandlerSpec, Registry, on
 from stepkeep.operations.pipeline.transact import Transactor
 from stepkeep.sinks.event import OutgoingEvent
 from stepkeep.store.connect import connect

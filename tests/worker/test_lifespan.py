@@ -14,7 +14,7 @@ import pytest
 from tests.worker import process_handlers
 
 import stepkeep as sk
-from stepkeep.definition.apps import load_app
+from stepkeep.definition.python.handlers import load_app
 from stepkeep.kernel.errors import InvalidInput
 
 

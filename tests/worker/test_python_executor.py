@@ -17,7 +17,7 @@ from tests.workbench import until
 from tests.worker import process_handlers
 from tests.worker.making import RUN, a_job, handler_job, is_gone, outcome_of, outcomes
 
-from stepkeep.definition.apps import load_app
+from stepkeep.definition.python.handlers import load_app
 from stepkeep.definition.python.registry import HandlerSpec, Registry
 from stepkeep.kernel.definition import Agent, Completion, Handler, Undo
 from stepkeep.kernel.machine.outcomes import Completed, Emitted, Failed, Released, Stopped, TimedOut, Waiting

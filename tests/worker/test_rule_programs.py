@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from tests.worker.bed import QUICK, Bed, On, step
 
-from stepkeep.definition.native.rule_words import COMMANDS, rule_capabilities
+from stepkeep.definition.native.build import COMMANDS, rule_capabilities
 from stepkeep.kernel.definition import (
     SECOND,
     Command,

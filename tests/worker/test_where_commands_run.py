@@ -13,9 +13,8 @@ import pytest
 from tests.worker.bed import QUICK, Bed, On, bed_on, step
 
 import stepkeep as sk
-from stepkeep.definition.built_in import WORKTREE
-from stepkeep.definition.native.rule_words import COMMANDS
-from stepkeep.definition.python.registry import HandlerSpec
+from stepkeep.definition.native.build import COMMANDS
+from stepkeep.definition.python.registry import WORKTREE, HandlerSpec
 from stepkeep.kernel.definition import Command, QueueSpec, Rule
 from stepkeep.kernel.machine.states import RunState, StepState
 from stepkeep.kernel.people.authority import Caller

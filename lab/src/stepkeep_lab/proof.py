@@ -33,6 +33,10 @@ FILE = REPORTS / "proof.json"
 LOGS = Path("build/proof")
 """What each part printed, as long as no other run of it has begun."""
 
+RELEASE = "1d25a00c"
+"""The commit beside which the CPU of a run is measured: that of the last release. None was tagged yet: the last commit
+whose figures are in docs/benchmarks.md."""
+
 LONGEST_MINUTES = 25
 PATIENCE = 3
 """How many times longer than the longest a part may take, on a machine that is busy."""
@@ -99,6 +103,7 @@ def parts() -> list[Part]:
         Part("torture-storms", 8, (*lab, "torture", "--seconds", "60", *storms, "--report", f"{report}/storms")),
         Part("torture-faults", 16, (*lab, "torture", "--thorough", *others, "--report", f"{report}/faults")),
     ]
+    found.append(Part("cpu", 6, (python, "-m", "stepkeep", "bench", "--cpu", "--against", RELEASE)))
     for store, minutes in ("sqlite", 8), ("postgres", 12):
         where = () if store == "sqlite" else ("--postgres",)
         requests = (python, "scripts/fuzz_service.py", "--examples", "90", *where, "--reports")

@@ -24,6 +24,7 @@ from stepkeep.api import definitions, health, messages, oidc, pages, run_service
 from stepkeep.api.browsers import COOKIE, CSRF, Browsers
 from stepkeep.api.derived import DerivedRoute, OperationDocument, Schemas, schema_of
 from stepkeep.api.envelope import Envelope
+from stepkeep.api.packing import Packing
 from stepkeep.api.problems import EXAMPLE, METHOD, NOT_FOUND, UNEXPECTED, Problem, problem
 from stepkeep.api.routing import Admitting, Index
 from stepkeep.api.service import Service
@@ -50,7 +51,7 @@ class Application:
         self.service = Service(engine, browsers, workers)
         self.http = _application(self.service)
         self.index = Index(self.http)
-        self._app: ASGIApp = Envelope(self.index, self.service)
+        self._app: ASGIApp = Envelope(Packing(self.index), self.service)
 
     def openapi(self) -> OpenApiDocument:
         """The OpenAPI document."""

@@ -15,7 +15,7 @@ from typing import Any, Final, NoReturn
 from starlette.requests import ClientDisconnect, Request
 
 from stepkeep.api.problems import HEADERS, MEDIA, TIMEOUT, TOO_LARGE, ApiError
-from stepkeep.definition.text.strict_json import strict_json
+from stepkeep.definition.text.json_text import strict_json
 from stepkeep.kernel.errors import InvalidInput
 from stepkeep.operations.aside import aside
 from stepkeep.operations.in_child import SMALL_BYTES, in_child

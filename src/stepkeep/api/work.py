@@ -18,7 +18,7 @@ from starlette.responses import StreamingResponse
 from stepkeep.api.handwritten import Routes
 from stepkeep.api.routing import JsonAnswer, service_of, waiting
 from stepkeep.api.stream import CHECK_SECONDS, EVENTS, RETRY_MILLISECONDS, Pulse, event_stream
-from stepkeep.definition.secrets import reference
+from stepkeep.definition.expressions.scope import reference
 from stepkeep.edges.safe_text import exception_text
 from stepkeep.engine.groups import ActingEngine
 from stepkeep.kernel.errors import StepkeepError

@@ -46,8 +46,8 @@ PLACES = (
     (LOOK, "statistics rollback-preview"),
     (PEOPLE, "delegate"),
     (SYSTEM, "worker serve dev mcp call archive prune quarantine completion"),
-    (SYSTEM, "users keys tenants hooks network slots resources jobs schemas policies mailbox sinks outbox triggers"),
-    (SYSTEM, "log state db profile"),
+    (SYSTEM, "users keys tenants hooks network slots resources limits jobs schemas policies mailbox sinks outbox"),
+    (SYSTEM, "triggers log state db profile"),
 )
 """The commands and groups of commands, as the help shows them."""
 

@@ -29,7 +29,7 @@ DEFINITION_FILES = (".yaml", ".yml", ".json")
 
 def load_handlers(apps: Sequence[str]) -> Registry:
     """Import the user's code and that of installed packages; returns the registry with its handlers."""
-    from stepkeep.definition.apps import load_app, load_entry_points
+    from stepkeep.definition.python.handlers import load_app, load_entry_points
     from stepkeep.definition.python.registry import default_registry
 
     load_entry_points()
@@ -85,7 +85,7 @@ def is_python(target: str) -> bool:
 
 def workflow_in(target: str) -> Workflow:
     """The workflow that a Python file makes; `file.py:name` chooses one of several."""
-    from stepkeep.definition.apps import load_app
+    from stepkeep.definition.python.handlers import load_app
     from stepkeep.definition.python.workflow import Workflow
 
     path, _, name = target.partition(".py:")

@@ -119,7 +119,7 @@ def require_code(
     engine: AsyncEngine, run_id: str, plan: Plan, left: Sequence[PlannedStep], kinds: Sequence[str], or_else: str = ""
 ) -> None:
     """Refuse steps that this program has no code for, or may not run."""
-    from stepkeep.definition.native.rule_words import handlers_among
+    from stepkeep.definition.native.build import handlers_among
     from stepkeep.worker.attempts.secrets import SecretReader, Secrets
 
     final = handlers_among(plan.definition.check_capabilities or ())
@@ -144,7 +144,7 @@ def _capabilities(planned: PlannedStep) -> tuple[str, ...]:
 
 
 def _require_secrets(run_id: str, planned: PlannedStep, secrets: SecretReader) -> None:
-    from stepkeep.definition.secrets import secrets_among
+    from stepkeep.definition.expressions.scope import secrets_among
 
     for name in secrets_among(_capabilities(planned)):
         if not secrets.has(name):
@@ -156,8 +156,8 @@ def _require_secrets(run_id: str, planned: PlannedStep, secrets: SecretReader) -
 
 def _missing(run_id: str, plan: Plan, planned: PlannedStep, executor: Executor, registry: Registry) -> Iterator[str]:
     """The handlers that a step needs and this program does not have."""
-    from stepkeep.definition.built_in import is_built_in
-    from stepkeep.definition.native.rule_words import handlers_among
+    from stepkeep.definition.native.build import handlers_among
+    from stepkeep.definition.python.registry import is_built_in
     from stepkeep.kernel.definition import Agent, Handler
 
     yield from (name for name in handlers_among(_capabilities(planned)) if registry.get(name) is None)
@@ -172,7 +172,7 @@ def _missing(run_id: str, plan: Plan, planned: PlannedStep, executor: Executor, 
 
 def _require_fit(run_id: str, plan: Plan, planned: PlannedStep, spec: HandlerSpec) -> None:
     """Refuse a handler that does not take what the step gives it."""
-    from stepkeep.definition.fit import misfit
+    from stepkeep.definition.python.registry import misfit
 
     if (said := misfit(spec, planned.inputs, plan.definition)) is not None:
         raise InvalidInput(

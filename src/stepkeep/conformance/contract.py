@@ -154,6 +154,14 @@ class ChildRule(msgspec.Struct, frozen=True):
     detached: bool = False
 
 
+class LimitRow(msgspec.Struct, frozen=True):
+    """A limit of a step, as far as the judge reads it."""
+
+    name: str
+    per: str | None = None
+    weight: int = 1
+
+
 class StepRule(msgspec.Struct, frozen=True):
     """One step of the definition."""
 
@@ -178,6 +186,7 @@ class StepRule(msgspec.Struct, frozen=True):
     growth: GrowthRule | None = None
     child: ChildRule | None = None
     resources: dict[str, str | int] = {}
+    limits: tuple[LimitRow, ...] = ()
 
     @property
     def kind(self) -> StepKind:
@@ -247,6 +256,11 @@ class PlannedRule(msgspec.Struct, frozen=True):
         waits = rule is None or rule.approval is not None or rule.wait is not None
         kind = "waits" if waits or rule is None else "other" if rule.executor is None else "work"
         return Concerned(self.opens_by, kind, self.rules, self.owner is not None, permit)
+
+    @property
+    def may_hold(self) -> bool:
+        """Whether attempts may be given to it anew: by its definition, or because it is a flow and other code came."""
+        return self.is_held or (self.phase == "main" and self.kind.waits_for == "calls")
 
     @property
     def undoes_child(self) -> bool:

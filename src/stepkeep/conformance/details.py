@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from stepkeep.conformance.adoption import is_continuation
+from stepkeep.conformance.limits import is_placed
 from stepkeep.conformance.line import Line
 from stepkeep.conformance.report import quoted
 from stepkeep.conformance.schema import Predicate, Shape, any_text, digest, is_persons, misfits, moment, text, whole
@@ -62,7 +63,7 @@ SHAPES: Mapping[str, Shape] = {
     ),
     "run_started": Shape({}, _VOUCHED | {"start_at": moment, "asked_before": _texts}),
     "slot_granted": Shape({}, {"scopes": _free_slots}),
-    "step_claimed": Shape({}, {"resources": is_granted, "owner": text}),
+    "step_claimed": Shape({}, {"resources": is_granted, "limits": is_placed, "owner": text}),
     "message_arrived": Shape({"id": any_text, "name": any_text}, _VOUCHED | {"kept_at": moment, "refused_by": _texts}),
     "cancel_requested": Shape({"compensate": _flag}, _VOUCHED | {"reason": text}),
     "pause_requested": Shape({}, _VOUCHED | {"reason": text, "freeze": _true}),
@@ -121,10 +122,10 @@ REPORTS: Mapping[str, frozenset[str]] = {
     "released": frozenset({"reason"}),
     "held_unfit": frozenset({"reason", "unfit"}),
     "waited": _WAIT,
-    "retry_scheduled": frozenset({"retry_in_us", "error_class"}),
-    "held_exhausted": frozenset({"retry_in_us", "error_class"}),
-    "failed": _WAIT | {"final", "retry_in_us", "error_class"},
-    "failed_tolerated": _WAIT | {"final", "retry_in_us", "error_class"},
+    "retry_scheduled": frozenset({"retry_in_us", "error_class", "unfit"}),
+    "held_exhausted": frozenset({"retry_in_us", "error_class", "unfit", "final"}),
+    "failed": _WAIT | {"final", "retry_in_us", "error_class", "unfit"},
+    "failed_tolerated": _WAIT | {"final", "retry_in_us", "error_class", "unfit"},
     "completed": frozenset(),
     "completion_requested": frozenset(),
     "rules_passed": frozenset(),

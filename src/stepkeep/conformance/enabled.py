@@ -64,7 +64,7 @@ class Hop(NamedTuple):
     @property
     def is_budget_known(self) -> bool:
         """Whether the log shows every retry by a person; a step that never holds has none."""
-        return not self.place.is_held or self.step.spent is not None
+        return not self.place.may_hold or self.step.spent is not None
 
     def is_in_time(self, due_at: int) -> bool | None:
         """Whether a retry that is due then keeps the limit of time; None where the log does not show it."""
@@ -398,6 +398,8 @@ def _lost(hop: Hop) -> Iterator[Problem]:
 
 def _failed(hop: Hop) -> Iterator[Problem]:
     line, retry = hop.line, hop.place.retry
+    if "unfit" in hop.asked and hop.is_stopping is False and line.target in ("failed", "skipped"):
+        yield Code.POLICY, "it fails by an error of its own code: it must hold until other code is there"
     if (line.error or "").startswith(NOT_RUN):
         yield from _unrun(hop)
         return
@@ -445,9 +447,10 @@ def _not_asleep(hop: Hop) -> Iterator[Problem]:
 
 
 def _held(hop: Hop) -> Iterator[Problem]:
-    if not hop.place.is_held:
+    is_own = "unfit" in hop.asked and hop.place.kind.waits_for == "calls"
+    if not hop.place.is_held and not is_own and hop.step.tried is not None:
         yield Code.POLICY, "it holds when no attempt is left, but the definition does not say so"
-    if hop.asked.get("final") is True:
+    if hop.asked.get("final") is True and not is_own:
         yield Code.POLICY, "it holds, but its handler ruled out another attempt: it must fail"
     yield from _failed(hop)
 

@@ -85,7 +85,7 @@ KINDS: Mapping[str, StepKind] = {
             events={"deadline_passed": OR_REPORT, "deadline_tolerated": OR_REPORT},
             never=_SLEPT,
             may_open_by=_GROWING,
-            may_also=frozenset({"operator_retried"}),
+            may_also=frozenset({"held_exhausted", "operator_retried"}),
         ),
         StepKind(
             "then",

@@ -19,6 +19,7 @@ from stepkeep.conformance.contract import Contract, PlannedRule, WaitRule, is_el
 from stepkeep.conformance.details import check_detail
 from stepkeep.conformance.enabled import JOURNAL_FORMAT, Hop, check_enabled, wrong_field
 from stepkeep.conformance.growth import Additions, Elements, Flows, rule_of
+from stepkeep.conformance.limits import KeyGrants
 from stepkeep.conformance.line import Line
 from stepkeep.conformance.machines import Say
 from stepkeep.conformance.people import Act, People
@@ -161,7 +162,7 @@ class Reenactment:
         self.format = JOURNAL_FORMAT
         self.elements = Elements(contract)
         self.flows = Flows(self.contract)
-        self.resources = Resources()
+        self.resources, self.places = Resources(), KeyGrants()
         self.additions = Additions(self.contract)
         self.verdicts: Mapping[str, Any] = {}
         self.held: set[str] = set()
@@ -366,6 +367,8 @@ class Reenactment:
         self._people(step, place, line, flag)
         for problem in self.resources.follow(place, line, self.asked):
             flag(*problem)
+        for problem in self.places.follow(place, line, self.asked):
+            flag(*problem)
         self._remember(step, place, line, run_state)
 
     def _people(self, step: Step, place: PlannedRule, line: Line, flag: Say) -> None:
@@ -555,8 +558,8 @@ class Reenactment:
         if ends_attempt(line.trigger, line.target) and step.began_at == 0 and step.is_claim_known:
             step.began_at = step.claimed_at
         step.is_exhausted = line.trigger in ("held_exhausted", "held_unfit")
-        if line.trigger == "held_unfit":
-            step.tried = (step.tried or frozenset()) | {self.asked.get("unfit")}
+        if step.is_exhausted and "unfit" in self.asked:
+            step.tried = (step.tried or frozenset()) | {self.asked["unfit"]}
         elif step.is_exhausted or line.event == "hold_decided":
             step.tried = frozenset()
         if line.trigger in LOST_OR_NOT:

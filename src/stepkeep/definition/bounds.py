@@ -23,6 +23,10 @@ MAX_UNITS = 1_000_000_000
 """How many units a pool of a resource has at most."""
 MAX_RESOURCES = 100
 """How many resources a step needs at most."""
+MAX_LIMITS = 10
+"""How many limits a step has at most."""
+MAX_KEY = 255
+"""How many characters the key of a limit has at most."""
 MAX_ORDER = 1_000_000_000
 MAX_VERSION = 1_000_000_000
 
@@ -33,6 +37,7 @@ DAY = 86_400 * SECOND
 STEP_TIMEOUT = (MILLISECOND, 7 * DAY)
 RUN_TIMEOUT = (MILLISECOND, 3_650 * DAY)
 REMINDER = (60 * SECOND, 365 * DAY)
+LIMIT_PERIOD = (MILLISECOND, 366 * DAY)
 BUDGET_PERIOD = (60 * SECOND, 366 * DAY)
 DEADLINE = (MILLISECOND, 3_650 * DAY)
 DELAY = (0, 7 * DAY)

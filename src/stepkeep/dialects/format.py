@@ -17,7 +17,7 @@ from stepkeep.definition.findings import Finding, Path, Source, as_written, loca
 from stepkeep.definition.native.advice import advised
 from stepkeep.definition.native.graph import Node
 from stepkeep.definition.native.reader import CheckReport
-from stepkeep.definition.native.schema import published
+from stepkeep.definition.native.written import published
 from stepkeep.definition.python.registry import Registry
 from stepkeep.definition.text.complaints import complaints
 from stepkeep.kernel.definition import Definition

@@ -16,7 +16,16 @@ from stepkeep.engine.definitions import AsyncVersions, Versions
 from stepkeep.engine.hooks import AsyncHooks, Hooks
 from stepkeep.engine.interventions import AsyncInterventions, Interventions
 from stepkeep.engine.jobs import AsyncJobs, Jobs
-from stepkeep.engine.limits import AsyncPauses, AsyncResources, AsyncSlots, Pauses, Resources, Slots
+from stepkeep.engine.limits import (
+    AsyncLimits,
+    AsyncPauses,
+    AsyncResources,
+    AsyncSlots,
+    Limits,
+    Pauses,
+    Resources,
+    Slots,
+)
 from stepkeep.engine.messages import AsyncMailbox, AsyncMessages, Mailbox
 from stepkeep.engine.outbox import AsyncOutbox, Outbox
 from stepkeep.engine.policies import AsyncPolicies
@@ -45,6 +54,7 @@ class AsyncGroups(AsyncBase):
     )
     slots = part(AsyncSlots, "Limits on running runs, of the tenant and of workflows.")
     resources = part(AsyncResources, "What steps hold while they run, and the sizes of pools.")
+    limits = part(AsyncLimits, "Limits on steps by key: how many run at once, and how fast they begin.")
     pauses = part(AsyncPauses, "Pauses of queues, of workflows and of the whole tenant.")
     hooks = part(AsyncHooks, "Inbound webhooks that become messages or starts of runs.")
     continuations = part(AsyncContinuations, "New runs that go on with finished ones: retry, rerun from a step, fork.")
@@ -70,6 +80,7 @@ class Groups:
     network = blocking_group(Network, AsyncGroups.network)
     interventions = blocking_group(Interventions, AsyncGroups.interventions)
     slots, resources = blocking_group(Slots, AsyncGroups.slots), blocking_group(Resources, AsyncGroups.resources)
+    limits = blocking_group(Limits, AsyncGroups.limits)
     pauses, hooks = blocking_group(Pauses, AsyncGroups.pauses), blocking_group(Hooks, AsyncGroups.hooks)
     continuations = blocking_group(Continuations, AsyncGroups.continuations)
     migrations, jobs = blocking_group(Migrations, AsyncGroups.migrations), blocking_group(Jobs, AsyncGroups.jobs)

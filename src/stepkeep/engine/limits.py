@@ -1,4 +1,4 @@
-"""What holds runs and steps back: `engine.pauses`, `engine.slots` (running runs) and `engine.resources`."""
+"""What holds runs and steps back: `engine.pauses`, `slots` (running runs), `resources` and `limits` of the engine."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from stepkeep.definition.bounds import MAX_SLOTS, MAX_UNITS
+from stepkeep.definition.bounds import MAX_KEY, MAX_SLOTS, MAX_UNITS
 from stepkeep.engine.base import AsyncGroup
 from stepkeep.engine.blocking import Blocking, blocking
 from stepkeep.operations.access import OPERATE, READ
 from stepkeep.operations.answers import says
-from stepkeep.operations.limits import pauses, resources, slots
+from stepkeep.operations.limits import limits, pauses, resources, slots
+from stepkeep.operations.limits.limits import LimitDetail, LimitList
 from stepkeep.operations.limits.pauses import PauseList
 from stepkeep.operations.limits.resources import ResourceList
 from stepkeep.operations.limits.slots import SlotList
@@ -256,3 +257,110 @@ class AsyncResources(AsyncGroup):
 
 class Resources(Blocking[AsyncResources]):
     list, set, clear = blocking(AsyncResources.list), blocking(AsyncResources.set), blocking(AsyncResources.clear)
+
+
+LimitName = Annotated[Name, says("The name of the limit, as definitions have it.")]
+Key = Annotated[
+    Annotated[str, Meta(min_length=1, max_length=MAX_KEY)] | None, says("One key; without it, all that have no own.")
+]
+Rate = Annotated[
+    Annotated[str, Meta(pattern="^[0-9]{1,10}/[0-9a-z. ]{1,20}$")] | None,
+    says("How many units may begin in a time, as `100/1m`."),
+]
+
+
+@group("limits", "Limits by key")
+class AsyncLimits(AsyncGroup):
+    """Limits on steps by key: how many run at once, and how fast they begin. A step that finds its key full waits, and
+    keeps nobody with another key.
+
+    >>> engine.limits.list().limits
+    []
+    """
+
+    @operation(READ, "GET /limits", "list_limits", "Limits on steps by key", agents="reads")
+    async def list(self) -> LimitList:
+        """The limits, what they say, and how much is held and waits under each.
+
+        >>> _ = engine.limits.set("api", running=2)
+        >>> [(one.name, one.running, one.held, one.waiting) for one in engine.limits.list().limits]
+        [('api', 2, 0, 0)]
+        """
+        return await limits.list_limits(self._store, self._tenant)
+
+    @operation(READ, "GET /limits/{name}", "show_limit", "One limit, its keys in use, and its changes")
+    async def show(
+        self,
+        name: LimitName,
+        *,
+        key: Key = None,
+        after: Annotated[str, Meta(max_length=MAX_KEY), says("Keys after this one.")] = "",
+        limit: Annotated[int, Meta(ge=1, le=1000), says("How many keys at most.")] = 100,
+    ) -> LimitDetail:
+        """One limit: the keys that steps hold or wait for, with the holders, and every change of its rule.
+
+        >>> _ = engine.limits.set("api", running=2, reason="a slow partner", by="bea")
+        >>> [(one.by, one.content["reason"]) for one in engine.limits.show("api").history]
+        [('bea', 'a slow partner')]
+        """
+        if key is not None:
+            after, limit = key[:-1], 1000
+        return await limits.show_limit(self._store, self._tenant, name, key, after, limit)
+
+    @operation(
+        OPERATE,
+        "POST /limits/set",
+        "set_limit",
+        "Say how much may run and begin under a limit",
+        example={"name": "api", "running": 2, "key": "customer-7"},
+    )
+    async def set(
+        self,
+        name: LimitName,
+        *,
+        running: Annotated[
+            Annotated[int, Meta(ge=1, le=MAX_SLOTS)] | None, says("How much may run at once under a key.")
+        ] = None,
+        rate: Rate = None,
+        burst: Annotated[int, Meta(ge=1, le=MAX_UNITS), says("How many units of the rate may begin at once.")] = 1,
+        key: Key = None,
+        reason: Words = "",
+        by: Actor = None,
+    ) -> LimitDetail:
+        """Say how much may run and begin under each key, or under one. It counts before what definitions say, outlives
+        their publication, and is noticed within a second. What runs already goes on. Without numbers nothing is
+        limited.
+
+        >>> engine.limits.set("mail", rate="100/1m", burst=20, key="acme").of_keys[0].rate
+        '100/1m'
+        """
+        rule = limits.rule_of(running, rate, burst)
+        await limits.set_limit(self._store, name, rule, key, reason, caller=self._caller(by))
+        return await self._changed(name)
+
+    @operation(
+        OPERATE,
+        "POST /limits/clear",
+        "clear_limit",
+        "Take back what was set for a limit",
+        example={"name": "api", "key": "customer-7"},
+    )
+    async def clear(self, name: LimitName, *, key: Key = None, reason: Words = "", by: Actor = None) -> LimitList:
+        """Take back what was set for all keys, or for one. What definitions say stays.
+
+        >>> _ = engine.limits.set("api", running=2)
+        >>> engine.limits.clear("api").limits
+        []
+        """
+        await limits.clear_limit(self._store, name, key, reason, caller=self._caller(by))
+        self._transactor.limit_rules.forget(self._tenant)
+        return await limits.list_limits(self._store, self._tenant)
+
+    async def _changed(self, name: str) -> LimitDetail:
+        self._transactor.limit_rules.forget(self._tenant)
+        return await limits.show_limit(self._store, self._tenant, name, None, "", 100)
+
+
+class Limits(Blocking[AsyncLimits]):
+    list, show = blocking(AsyncLimits.list), blocking(AsyncLimits.show)
+    set, clear = blocking(AsyncLimits.set), blocking(AsyncLimits.clear)

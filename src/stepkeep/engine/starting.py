@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from stepkeep.definition import arguments
 from stepkeep.definition.bounds import START_DELAY
-from stepkeep.definition.expressions.missing_outputs import may_skip
+from stepkeep.definition.native.lint import may_skip
 from stepkeep.definition.python.registry import Output
 from stepkeep.definition.python.retry import Duration, microseconds
 from stepkeep.engine.arguments import encode_labels, encode_payload, moment, optional_key

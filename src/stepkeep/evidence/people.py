@@ -17,7 +17,7 @@ from stepkeep.kernel.errors import Contended
 from stepkeep.kernel.people.authority import Authority, Caller
 from stepkeep.operations.people.audit import told_of_chain, verify_chain
 from stepkeep.operations.people.people_journal import History, PeopleChain, entry_view
-from stepkeep.operations.pipeline.transact import again_if_contended
+from stepkeep.operations.pipeline.group_commit import again_if_contended
 from stepkeep.store.principals import SealedPeopleEntry
 from stepkeep.store.protocol import Store
 

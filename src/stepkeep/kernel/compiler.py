@@ -15,7 +15,8 @@ from stepkeep.kernel.errors import InvariantBroken
 
 if TYPE_CHECKING:
     from stepkeep.kernel.decide.policy import Policy
-    from stepkeep.kernel.definition import Definition, StepDefinition
+    from stepkeep.kernel.definition import Definition, Limit, StepDefinition
+    from stepkeep.kernel.machine.rows import Limited
     from stepkeep.kernel.machine.states import StepState
 
 
@@ -72,6 +73,12 @@ class Facts(Evaluated, Protocol):
     def render(self, view: ConditionView) -> Mapping[str, Any]: ...
 
 
+class Keys(Evaluated, Protocol):
+    """The compiled keys and units of a step's limits. `of` raises ExpressionError if one cannot be evaluated."""
+
+    def of(self, view: ConditionView) -> tuple[Limited, ...]: ...
+
+
 class Grower(Evaluated, Protocol):
     """The compiled expressions of a step that owns elements. Each method raises ExpressionError."""
 
@@ -114,6 +121,10 @@ class Compiler:
     def facts(self, facts: Mapping[str, str], definition: Definition) -> Facts:
         """The facts of a gate."""
         raise InvariantBroken(f"nothing evaluates the facts {', '.join(facts)} of {definition.name}")
+
+    def keys(self, limits: Sequence[Limit], definition: Definition) -> Keys:
+        """The keys and the units of a step's limits."""
+        raise InvariantBroken(f"nothing evaluates the keys of limits of {definition.name}")
 
     def grower(self, step: StepDefinition, definition: Definition) -> Grower:
         """The list of a map, the condition of a loop or those of a choice; of a handler that adds steps, how outputs

@@ -491,6 +491,22 @@ Amount = Literal["exclusive", "shared"] | int
 """How much of a resource a step needs: all of it, a share that excludes only exclusive use, or units of a pool."""
 
 
+class Limit(_Value, frozen=True, kw_only=True):
+    """How many steps under one key run at once, and how fast they begin. `per` has expressions; without it all steps
+    under the name share one key. `weight` counts against `running`; `units`, which may have expressions, against `rate`
+    in `period` (microseconds), of which `burst` may come at once. Without `running` and `rate`, the rule of the tenant
+    counts."""
+
+    name: str
+    per: str | msgspec.UnsetType = msgspec.UNSET
+    running: int | msgspec.UnsetType = msgspec.UNSET
+    weight: int = 1
+    rate: int | msgspec.UnsetType = msgspec.UNSET
+    period: int = SECOND
+    burst: int = 1
+    units: int | str = 1
+
+
 class StepDefinition(_Value, frozen=True, kw_only=True):
     """One step. Exactly one of `executor`, `approval`, `wait`, `child` and a `growth` that chooses is set; `hold` asks
     for approval before it may run."""
@@ -529,6 +545,8 @@ class StepDefinition(_Value, frozen=True, kw_only=True):
     child: SubWorkflow | msgspec.UnsetType = msgspec.UNSET
     resources: dict[str, Amount] | msgspec.UnsetType = msgspec.UNSET
     """What it needs while a worker holds it, by the name of the resource."""
+    limits: tuple[Limit, ...] | msgspec.UnsetType = msgspec.UNSET
+    """The limits that its claims count under."""
 
 
 class Hook(_Value, frozen=True, kw_only=True):

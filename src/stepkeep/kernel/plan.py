@@ -7,14 +7,14 @@ thousand steps needs no deep stack. A plan derives from the stored definition al
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
-from stepkeep.kernel.compiler import Compiler, Condition, Evaluated, Facts
+from stepkeep.kernel.compiler import Compiler, Condition, Evaluated, Facts, Keys
 from stepkeep.kernel.composition.segments import Segment, element_name, lay_out, read_element_name, segment_at
 from stepkeep.kernel.decide.policy import Policy
 from stepkeep.kernel.definition import (
@@ -26,6 +26,7 @@ from stepkeep.kernel.definition import (
     Executor,
     Flow,
     Handler,
+    Limit,
     OnExhausted,
     QueueSpec,
     Retry,
@@ -75,6 +76,8 @@ class PlannedStep(msgspec.Struct, frozen=True, kw_only=True):
     """The terms on which people let it begin."""
     facts: Facts | None = None
     """What its gate or its hold shows."""
+    keys: Keys | None = None
+    """The keys of its limits, if one of them is evaluated."""
     has_rules: bool = False
     has_pre: bool = False
     by_hand: bool = False
@@ -98,7 +101,7 @@ class PlannedStep(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def evaluated(self) -> list[Evaluated]:
         """What is evaluated when it opens."""
-        return [one for one in (self.condition, self.facts, *self.kind.evaluated) if one is not None]
+        return [one for one in (self.condition, self.facts, self.keys, *self.kind.evaluated) if one is not None]
 
     @property
     def step_name(self) -> str:
@@ -143,7 +146,9 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     duties: Mapping[int, tuple[Constraint, ...]] = {}
     """By main step, the constraints on the owner of a worker that executes it, or what stands below it."""
     sets_aside: bool = False
-    """Whether a step is claimed by a query of its own: it needs resources, or has duties."""
+    """Whether a step is claimed by a query of its own: it needs resources, is limited, or has duties."""
+    has_limits: bool = False
+    """Whether a step is limited: the end of its claim frees places."""
     has_duties: bool = False
     """Whether the definition rules persons out of its gates or steps."""
     evaluates: bool = False
@@ -484,10 +489,16 @@ def build_plan(
         segments=segments,
         queues=tuple(queues) if segments else (),
         duties=duties,
-        sets_aside=bool(duties) or any(step.resources for step in definition.work),
+        sets_aside=bool(duties) or any(step.resources or step.limits for step in definition.work),
+        has_limits=any(step.limits for step in definition.work),
         has_duties=bool(definition.duties) or any(one.gate is not None and one.gate.excluded for one in steps),
         evaluates=any(step.evaluated for step in steps),
     )
+
+
+def has_keys(limits: Iterable[Limit]) -> bool:
+    """Whether one of these limits has an expression, which is evaluated when its step opens."""
+    return any(limit.per is not msgspec.UNSET or isinstance(limit.units, str) for limit in limits)
 
 
 def _main(definition: Definition, compiler: Compiler, step: StepDefinition, no: int, queue: int) -> PlannedStep:
@@ -508,6 +519,7 @@ def _main(definition: Definition, compiler: Compiler, step: StepDefinition, no: 
         condition=None if step.condition is None else compiler.condition(step.condition, definition),
         hold=step.hold,
         facts=_facts(step, definition, compiler),
+        keys=compiler.keys(step.limits, definition) if step.limits and has_keys(step.limits) else None,
         has_rules=bool(step.rules) and runs,
         has_pre=bool(step.pre) and runs,
         by_hand=step.completion is Completion.MANUAL,

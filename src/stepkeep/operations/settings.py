@@ -16,7 +16,7 @@ from stepkeep.kernel.people.authority import Caller
 from stepkeep.operations import validate
 from stepkeep.operations.answers import Answer
 from stepkeep.operations.instants import instant
-from stepkeep.operations.pipeline.transact import again_if_contended
+from stepkeep.operations.pipeline.group_commit import again_if_contended
 from stepkeep.store.change import StoredSetting
 from stepkeep.store.protocol import Store
 
@@ -35,6 +35,7 @@ class SettingKind(StrEnum):
     SLOTS = "slots"
     RESOURCES = "resources"
     SIGNING = "signing"
+    LIMIT = "limit"
 
 
 async def read_setting(store: Store, tenant: str, kind: SettingKind, name: str) -> Any:

@@ -13,8 +13,7 @@ from itertools import islice
 import msgspec
 
 from stepkeep.definition.durations import format_duration
-from stepkeep.definition.expressions.missing_outputs import missing_outputs
-from stepkeep.definition.native.lint import ask_first, skip_cascades
+from stepkeep.definition.native.lint import ask_first, missing_outputs, skip_cascades
 from stepkeep.kernel.composition.segments import read_element_name
 from stepkeep.kernel.definition import CompensateWhen, Completion, Definition, Flow, StepDefinition, Then
 from stepkeep.kernel.machine.states import OnFailure, RunState, StepState

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from stepkeep.kernel.decide.limits import free_places
 from stepkeep.kernel.decide.resources import unlimited_grants
 from stepkeep.kernel.decide.retry import may_retry
 from stepkeep.kernel.definition import SECOND, Handler, StepDefinition, Then
@@ -92,7 +93,8 @@ def _claim(world: World, no: int) -> StepClaimed:
     row = world.rows[no]
     if Fate.LOSES_WORKERS not in (_fate(world, row, Part.WORK), _fate(world, row, Part.RULES)):
         lease += planned.timeout + SECOND
-    return StepClaimed(**HEAD, no=no, worker=WORKER, lease=lease, resources=unlimited_grants(planned))
+    given, places = unlimited_grants(planned), free_places(planned, row)
+    return StepClaimed(**HEAD, no=no, worker=WORKER, lease=lease, resources=given, limits=places)
 
 
 def _fate(world: World, row: Step, part: Part) -> Fate:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
 from stepkeep.definition.expressions.conditions import CompiledCondition, compile_condition
@@ -25,6 +25,7 @@ from stepkeep.kernel.definition import (
     Case,
     Definition,
     Effect,
+    Limit,
     Loop,
     OnDeadline,
     StepDefinition,
@@ -90,8 +91,16 @@ def _with_plain_gates(definition: Definition) -> Definition:
         escalates = gate.on_deadline is OnDeadline.ESCALATE
         return Approval(deadline=deadline, on_deadline=OnDeadline.REJECT if escalates else gate.on_deadline)
 
-    steps = tuple(replace(step, approval=plain(step.approval), hold=plain(step.hold)) for step in definition.steps)
+    steps = tuple(
+        replace(step, approval=plain(step.approval), hold=plain(step.hold), limits=_with_one_key(step.limits))
+        for step in definition.steps
+    )
     return replace(definition, steps=steps, duties=UNSET)
+
+
+def _with_one_key(limits: tuple[Limit, ...] | UnsetType) -> tuple[Limit, ...] | UnsetType:
+    """Limits without expressions: a simulated run is alone, and has a place under any key."""
+    return tuple([Limit(name=limit.name) for limit in limits]) if limits else UNSET
 
 
 class Stage:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from stepkeep.store.bounds import check_audit
-from stepkeep.store.columns import json_text, people_values, person_reader
+from stepkeep.store.columns import json_text, person_reader, values_of
 from stepkeep.store.part import Part
 from stepkeep.store.reading import first
 from stepkeep.store.rows import (
@@ -58,8 +58,8 @@ class AuditStore(Part):
         check_audit(rows)
         found = [await self.read_head(tenant) for tenant in dict.fromkeys(row.tenant for row in rows)]
         sealed, ends = chained(rows, {head.tenant: head for head in found if head is not None})
-        values = json_text([people_values(row) for row in sealed])
-        moves = [(self._sql.save_audit_head, tuple(people_values(end))) for end in ends]
+        values = json_text([values_of(row) for row in sealed])
+        moves = [(self._sql.save_audit_head, tuple(values_of(end))) for end in ends]
         await self._transact([(self._sql.insert_audit, (values,)), *moves])
 
     async def read_head(self, tenant: str) -> AuditHead | None:

@@ -18,7 +18,7 @@ from stepkeep.kernel.machine.rows import Attempt, Details, Run, Step, Worker
 from stepkeep.store.change import Write
 from stepkeep.store.columns import TABLES, columns_of, generate
 from stepkeep.store.principals import PeopleChange
-from stepkeep.store.rows import AuditRow
+from stepkeep.store.rows import AuditRow, TriggerChange
 
 
 def _table(**columns: Any) -> dict[str, Bounds]:
@@ -85,8 +85,6 @@ def _check_rows(what: Write) -> None:
         CHECKS[Step](what.steps + what.new_steps)
     CHECKS[Attempt](what.attempts)
     CHECKS[SealedEntry](what.entries)
-    if what.is_plain:
-        return
     for new in what.new_runs:
         if type(new.run.priority) is not int:  # it comes from callers, and True is a number, too
             _check_row(new.run)
@@ -94,19 +92,13 @@ def _check_rows(what: Write) -> None:
         CHECKS[Details]((new.details,))
         CHECKS[Step](new.steps)
         CHECKS[SealedEntry](new.entries)
-    if not what.only_creates:
-        for row in rare_rows(what):
+    for kind, rows in what.every_row().items():
+        if kind is TriggerChange:
+            rows = [change.row for change in rows]
+        elif kind not in NAMES:
+            continue
+        for row in rows:
             _check_row(row)
-
-
-def rare_rows(what: Write) -> Iterable[msgspec.Struct]:
-    """The rows that few writes have."""
-    for new in what.new_runs:
-        yield from (*new.messages, *new.outbox, *new.deliveries, *new.gates, *new.adoptions)
-        if new.slot is not None:
-            yield new.slot
-    yield from (*what.messages, *what.consumed, *what.mailbox, *what.outbox, *what.gates, *what.children, *what.begun)
-    yield from (*what.votes, *what.holds, *(change.row for change in what.triggers), *what.firings, *what.backfills)
 
 
 def _name_what_is_no_number(what: Write) -> None:

@@ -5,8 +5,9 @@ Plain values: a store converts them to columns and interprets none. Operations b
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from enum import StrEnum
+from typing import Any
 
 import msgspec
 
@@ -16,44 +17,30 @@ from stepkeep.kernel.machine.bounds import Id, Moment, Version
 from stepkeep.kernel.machine.journal import SealedEntry
 from stepkeep.kernel.machine.rows import (
     Attempt,
-    Child,
     Details,
-    Gate,
-    GateChange,
     Message,
-    Notice,
     Origin,
-    OutboxEntry,
-    Recall,
+    Rows,
     Run,
     Step,
-    Vote,
 )
 from stepkeep.kernel.machine.states import RunState
 from stepkeep.kernel.people.authority import Authority, Caller
 from stepkeep.store.rows import (
     AdoptionRow,
-    Backfill,
     BusinessKey,
-    Delivery,
-    Firing,
     Held,
     HoldRow,
     KeyWant,
+    LimitHold,
+    LimitKey,
+    LimitKeyRow,
+    LimitLine,
+    LimitWait,
     Mailbox,
-    MailboxMessage,
-    SlotGrant,
-    SlotRow,
-    TriggerChange,
     TriggerKey,
     TriggerRow,
 )
-
-NOT_REQUESTED = "the child was called back, or has started already; nothing was written"
-"""The refusal of a write that starts a child which is not requested any more."""
-
-CHUNK_BYTES = 1024 * 1024
-"""The size of the chunks in which a large payload is kept."""
 
 RunKey = tuple[str, str]
 """(tenant, run id)."""
@@ -207,6 +194,8 @@ class More(msgspec.Struct, frozen=True, kw_only=True):
     """Tenants whose execution slots are to be locked and counted, after all runs and business keys."""
     resources: tuple[str, ...] = ()
     """Tenants whose resources are to be locked and read, after all runs and business keys."""
+    limits: tuple[LimitKey, ...] = ()
+    """Keys of limits to lock and read, after the resources. They are asked for once, all together."""
 
 
 class Loaded(msgspec.Struct, kw_only=True):
@@ -221,8 +210,8 @@ class Loaded(msgspec.Struct, kw_only=True):
     and steps are locked and loaded. `authorities` has what the callers of `Want.people` bring. `mailboxes` has what was
     found under the locks of `More.keys`, after which `now` is read again. `adoptions` has what was adopted from the
     runs of `More.adoptions`, `slots` how many slots are held in the tenants of `More.slots`, `resources` what steps
-    hold in those of `More.resources`. `barred` has existing runs that must not be changed, with the reason: Unreadable
-    or Quarantined. `passed_over` counts claimable steps that are
+    hold in those of `More.resources`, `limits` the rows of the keys of `More.limits`. `barred` has existing runs
+    that must not be changed, with the reason: Unreadable or Quarantined. `passed_over` counts claimable steps that are
     not proposed because their run is barred.
     """
 
@@ -253,6 +242,9 @@ class Loaded(msgspec.Struct, kw_only=True):
     adoptions: dict[RunKey, tuple[AdoptionRow, ...]] = {}
     slots: dict[str, Held] = {}
     resources: dict[str, tuple[HoldRow, ...]] = {}
+    limits: dict[LimitKey, LimitKeyRow] = {}
+    lines: set[tuple[LimitKey, int]] = set()
+    """The keys of `limits` under which steps of a queue are parked."""
     barred: dict[RunKey, Unreadable | Quarantined] = {}
     passed_over: int = 0
 
@@ -275,22 +267,37 @@ class Basis(StrEnum):
 
 class NewRun(msgspec.Struct, frozen=True, kw_only=True):
     """A new run with all its steps. `entries` begin its journal: its creation, and the claim of its first steps if the
-    same transaction made one. `deliveries` are cursors for a destination of its own. `adoptions` are the steps that it
-    takes from earlier runs. `slot` is for a run that waits for an execution slot."""
+    same transaction made one. `rows` are all others: the messages of its inbox, cursors for a destination of its own,
+    the steps that it takes from earlier runs, its slot, its idempotency key."""
 
     run: Run
     details: Details
     steps: tuple[Step, ...]
     entries: tuple[SealedEntry, ...]
-    messages: tuple[Message, ...] = ()
-    outbox: tuple[OutboxEntry, ...] = ()
-    gates: tuple[Gate, ...] = ()
-    deliveries: tuple[Delivery, ...] = ()
-    adoptions: tuple[AdoptionRow, ...] = ()
-    children: tuple[Child, ...] = ()
-    recalls: tuple[Recall, ...] = ()
-    slot: SlotRow | None = None
-    idempotency: IdempotencyKey | None = None
+    rows: Rows = msgspec.field(default_factory=Rows)
+
+
+class LimitChange(msgspec.Struct, kw_only=True):
+    """What a transaction writes of limits, `at` a moment. The keys are locked, but for those of `ended`, which the
+    write locks."""
+
+    at: int = 0
+    keys: list[LimitKeyRow] = []
+    holds: list[LimitHold] = []
+    ended: list[tuple[str, str, int, int]] = []
+    """Claims that end: (tenant, run id, step number, fence). Their places are free from the commit on."""
+    parked: list[LimitWait] = []
+    left: list[tuple[str, str, int]] = []
+    """Steps that are parked no more."""
+    begun: list[LimitLine] = []
+    """Lines that begin now, unless they are there."""
+    lines: list[LimitLine] = []
+    """When lines are looked at again."""
+    searched: list[LimitLine] = []
+    """Lines in which every step was looked at: those that are empty go."""
+
+    def __bool__(self) -> bool:
+        return any((self.keys, self.ended, self.parked, self.left, self.lines, self.searched))
 
 
 class RunChange(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -300,22 +307,9 @@ class RunChange(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     run: Run
 
 
-class Payload(msgspec.Struct, frozen=True, gc=False):
-    """A payload that is kept outside the row that refers to it, under its SHA-256."""
-
-    tenant: str
-    run_id: str
-    digest: str
-    body: bytes
-
-    def chunks(self) -> Iterator[tuple[int, bytes]]:
-        """Its parts, with their numbers."""
-        for number, start in enumerate(range(0, len(self.body), CHUNK_BYTES)):
-            yield number, self.body[start : start + CHUNK_BYTES]
-
-
 class Write(msgspec.Struct, kw_only=True):
-    """Everything one transaction writes. Empty lists cost nothing.
+    """Everything one transaction writes. The rows of nearly every change have lists of their own, and all others are
+    in `rows` (`store/writing.py` has their statements and their order).
 
     `only_hot` promises that of existing runs and steps only the columns of `HOT_OF_RUN` and `HOT_OF_STEP` change, and
     that no attempt has a category or an error: a store need not write the rest.
@@ -327,31 +321,8 @@ class Write(msgspec.Struct, kw_only=True):
     new_steps: list[Step] = []
     attempts: list[Attempt] = []
     entries: list[SealedEntry] = []
-    messages: list[Message] = []
-    consumed: list[Message] = []
-    outbox: list[OutboxEntry] = []
-    gates: list[Gate] = []
-    gate_changes: list[GateChange] = []
-    votes: list[Vote] = []
-    children: list[Child] = []
-    begun: list[Child] = []
-    """Children whose runs it creates: each must still be requested, or the write fails as a whole (Conflict)."""
-    recalls: list[Recall] = []
-    notices: list[Notice] = []
-    released_keys: list[BusinessKey] = []
-    released_undo: list[RunKey] = []
-    """Runs that no longer own the undo of what they adopted: new runs of this write take it."""
-    mailbox: list[MailboxMessage] = []
-    payloads: list[Payload] = []
-    triggers: list[TriggerChange] = []
-    firings: list[Firing] = []
-    backfills: list[Backfill] = []
-    granted: list[SlotGrant] = []
-    """Slots of runs that wait for one; one that does not is a conflict."""
-    requesters: list[tuple[str, str, bytes]] = []
-    """Runs, and `asked_before` of their details from now on."""
-    holds: list[HoldRow] = []
-    """Resources of the steps that it claims. Rows that count no longer are deleted in the same transaction."""
+    rows: Rows = msgspec.field(default_factory=Rows)
+    limits: LimitChange = msgspec.field(default_factory=LimitChange)
     only_hot: bool = False
 
     @property
@@ -360,47 +331,27 @@ class Write(msgspec.Struct, kw_only=True):
         return bool(self.runs or self.steps or self.new_steps or self.attempts or self.entries)
 
     @property
-    def _has_rare_rows(self) -> bool:
-        rare = (self.messages, self.consumed, self.outbox, self.released_keys, self.mailbox)
-        if self.payloads or self.granted or self.holds or self.requesters:
-            return True
-        return any(rare) or self._has_gates or self.has_triggers or self.has_children
-
-    @property
-    def has_children(self) -> bool:
-        """Whether it asks for a child, starts one, calls one back or tells the end of one."""
-        return bool(self.children or self.begun or self.recalls or self.notices)
-
-    @property
-    def has_triggers(self) -> bool:
-        """Whether it changes a trigger, or what belongs to one."""
-        return bool(self.triggers or self.firings or self.backfills)
-
-    @property
-    def _has_gates(self) -> bool:
-        return bool(self.gates or self.gate_changes or self.votes)
-
-    @property
     def is_plain(self) -> bool:
-        """Whether it has only runs, steps, new or not, attempts and journal entries, as most have."""
-        return not (self.new_runs or self._has_rare_rows)
-
-    @property
-    def only_creates(self) -> bool:
-        """Whether it only creates runs, and these have nothing but their steps."""
-        if self.has_hot_rows or self._has_rare_rows:
+        """Whether it has only these, or only runs that are new with nothing but their steps."""
+        if self.rows or self.limits:
             return False
-        return bool(self.new_runs) and not any(
-            new.messages
-            or new.outbox
-            or new.gates
-            or new.deliveries
-            or new.adoptions
-            or new.slot
-            or new.idempotency
-            or new.run.business_key
-            for new in self.new_runs
-        )
+        if not self.new_runs:
+            return True
+        return not self.has_hot_rows and not any(new.rows or new.run.business_key for new in self.new_runs)
+
+    def has(self, kinds: frozenset[Any]) -> bool:
+        """Whether there is a row of one of these types."""
+        return not kinds.isdisjoint(self.rows) or any(not kinds.isdisjoint(new.rows) for new in self.new_runs)
+
+    def every_row(self) -> Rows:
+        """All that is neither hot nor of a run's creation; the rows of new runs come first."""
+        if not any(new.rows for new in self.new_runs):
+            return self.rows
+        found = Rows()
+        for new in self.new_runs:
+            found.take(new.rows)
+        found.take(self.rows)
+        return found
 
 
 Decide = Callable[[Loaded], More | Write]

@@ -54,6 +54,9 @@ from stepkeep.store.rows import (
     HoldRow,
     Job,
     JobRun,
+    LimitHold,
+    LimitKeyRow,
+    LimitWait,
     MailboxMessage,
     SinkRow,
     SlotRow,
@@ -77,6 +80,9 @@ TABLES: Mapping[str, type[msgspec.Struct]] = {
     "children": Child,
     "slots": SlotRow,
     "resource_holds": HoldRow,
+    "limit_keys": LimitKeyRow,
+    "limit_holds": LimitHold,
+    "limit_waits": LimitWait,
     "signed_heads": SignedHead,
     "workers": Worker,
     "definitions": StoredDefinition,
@@ -203,6 +209,9 @@ adoption_from = reader(AdoptionRow)
 child_from = reader(Child)
 slot_from = reader(SlotRow)
 hold_from = reader(HoldRow)
+limit_key_from = reader(LimitKeyRow)
+limit_hold_from = reader(LimitHold)
+limit_wait_from = reader(LimitWait)
 signed_head_from = reader(SignedHead)
 idempotency_from = reader(IdempotencyKey)
 unchecked_definition = reader(StoredDefinition)
@@ -298,9 +307,16 @@ def worker_values(worker: Worker) -> tuple[Any, ...]:
     return tuple(_value(worker, column) for column in columns_of(Worker) if column.name != "no")
 
 
-def people_values(row: msgspec.Struct) -> tuple[Any, ...]:
-    """Every column of a row of people."""
+def values_of(row: msgspec.Struct) -> tuple[Any, ...]:
+    """Every column of a row, as parameters."""
+    if not _has_lists(type(row)):
+        return msgspec.structs.astuple(row)
     return tuple(_value(row, column) for column in columns_of(type(row)))
+
+
+@cache
+def _has_lists(row: type[msgspec.Struct]) -> bool:
+    return any(column.kind is Kind.LIST for column in columns_of(row))
 
 
 def person_reader(row: type[R]) -> Callable[[Sequence[Any]], R]:

@@ -17,7 +17,7 @@ import msgspec
 
 from stepkeep.kernel.machine.journal import SealedEntry
 from stepkeep.kernel.machine.rows import OutboxEntry
-from stepkeep.store.columns import entry_from, outbox_from, people_values, person_reader
+from stepkeep.store.columns import entry_from, outbox_from, person_reader, values_of
 from stepkeep.store.part import Part, Rows, Statement
 from stepkeep.store.rows import Delivery, SinkRow
 
@@ -167,7 +167,7 @@ class DeliveryStore(Part):
     async def save_sink(self, sink: SinkRow, action: Action, *, replace: bool = True) -> bool:
         """Add a sink, or replace the one of this name; its cursors stay. False: there is one, and nothing is written,
         because `replace` is False."""
-        saved = (self._sql.save_sink, (*people_values(sink), replace))
+        saved = (self._sql.save_sink, (*values_of(sink), replace))
         try:
             await self._transact([saved, self._noted(action)], _changed)
         except _Unchanged:

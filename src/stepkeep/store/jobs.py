@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from stepkeep.store.columns import job_from, job_run_from, json_text, people_values
+from stepkeep.store.columns import job_from, job_run_from, json_text, values_of
 from stepkeep.store.part import Part, Rows
 from stepkeep.store.reading import first
 from stepkeep.store.records import FIRST_ID
@@ -37,7 +37,7 @@ class JobStore(Part):
     async def add(self, job: Job, runs: Sequence[str]) -> bool:
         """Add a job for these runs. False: there is one with its idempotency key, and nothing is written."""
         statements = [
-            (self._sql.insert_job, people_values(job)),
+            (self._sql.insert_job, values_of(job)),
             (self._sql.insert_job_runs, (job.tenant, job.id, json_text(list(runs)))),
         ]
         return await self._write(statements)

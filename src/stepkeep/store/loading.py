@@ -131,7 +131,7 @@ def more_rows(more: More, loaded: Loaded) -> Loads[None]:
 
 
 def locked_tenants(more: More, loaded: Loaded) -> Loads[None]:
-    """Slots and resources of tenants, locked and then counted, after all runs and business keys."""
+    """Slots and resources of tenants and keys of limits, locked and then read, after all runs and business keys."""
     for tenant in sorted(more.slots):
         yield Ask("lock_quota", given=(tenant, SLOTS_LOCK))
         held = yield Ask("count_held_slots", given=(tenant,))
@@ -140,6 +140,18 @@ def locked_tenants(more: More, loaded: Loaded) -> Loads[None]:
         yield Ask("lock_quota", given=(tenant, RESOURCES_LOCK))
         holds = yield Ask("read_resource_holds", given=(tenant,))
         loaded.resources[tenant] = tuple([columns.hold_from(row) for row in holds])
+    if more.limits:
+        yield from _limit_keys(more, loaded)
+
+
+def _limit_keys(more: More, loaded: Loaded) -> Loads[None]:
+    """Lock keys of limits in one order, then read the lines under them."""
+    asked = columns.json_text(sorted(more.limits))
+    for row in (yield Ask("lock_limit_keys", given=(asked, loaded.now))):
+        found = columns.limit_key_from(row)
+        loaded.limits[found.limit_key] = found
+    for tenant, name, key, queue in (yield Ask("load_limit_lines", given=(asked,))):
+        loaded.lines.add(((tenant, name, key), queue))
 
 
 def sizes(shares: Sequence[RunKey], barred: Collection[RunKey]) -> Counter[RunKey]:

@@ -14,6 +14,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
 from stepkeep.kernel.errors import StoreError
+from stepkeep.kernel.machine.rows import OutboxEntry
 from stepkeep.kernel.machine.states import RUN_TERMINAL, AttemptState, RunState
 from stepkeep.store.change import Decide, Loaded, More, Want, Write
 from stepkeep.store.protocol import (
@@ -25,6 +26,7 @@ from stepkeep.store.protocol import (
     Notifier,
     Transaction,
 )
+from stepkeep.store.rows import Delivery
 
 SETTLED = RUN_TERMINAL | {RunState.BLOCKED, RunState.PAUSED}
 """States that a caller may be waiting for: the end, and those that only people or messages can end."""
@@ -46,8 +48,11 @@ ANYTHING, NOTHING = Notification(), Notification(frozenset())
 CLOSED_IN_FLIGHT = frozenset({AttemptState.CANCELLED, AttemptState.LOST})
 """Attempts that may have been ended without their worker, which then has to stop their handlers."""
 
-MOST_NAMES = 64
-"""How many runs one notification names for a topic. A payload of PostgreSQL has at most 8,000 bytes."""
+EVENT_ROWS = frozenset({OutboxEntry, Delivery})
+
+MOST_NAMES = 200
+"""How many runs one notification names for a topic: as many as a payload of PostgreSQL holds, which has at most 8,000
+bytes. A process polls all of its waiters for a notification without names."""
 
 MOST_BYTES = 7_900
 
@@ -62,7 +67,7 @@ def notification_of(write: Write) -> Notification:
     stopped.update(change.run.id for change in write.runs if change.run.state is RunState.STOPPING)
     settled = frozenset(change.run.id for change in write.runs if change.run.state in SETTLED)
     named = {topic: frozenset(runs) for topic, runs in ((RUNS_SETTLED, settled), (RUNS_STOPPED, stopped)) if runs}
-    if write.outbox or any(new.outbox or new.deliveries for new in write.new_runs):
+    if write.has(EVENT_ROWS):
         topics.add(EVENTS_READY)
     return Notification(frozenset(topics | named.keys()), named)
 
@@ -73,9 +78,14 @@ def encode(sender: str, notification: Notification) -> str:
     >>> encode("a1", Notification(frozenset({7, 0}), {0: frozenset({"r-1"})}))
     'a1 0:r-1,7'
     """
-    topics = sorted(notification.topics or ())
-    text = f"{sender} {','.join(_encode_topic(topic, notification.runs.get(topic)) for topic in topics)}"
-    return text if len(text) <= MOST_BYTES else f"{sender} any"
+    topics, named = sorted(notification.topics or ()), dict(notification.runs)
+    while True:
+        text = f"{sender} {','.join(_encode_topic(topic, named.get(topic)) for topic in topics)}"
+        if len(text) <= MOST_BYTES:
+            return text
+        if not named:
+            return f"{sender} any"
+        del named[max(named, key=lambda topic: len(named[topic]))]
 
 
 def _encode_topic(topic: int, runs: frozenset[str] | None) -> str:

@@ -44,6 +44,7 @@ from stepkeep.store.change import (
 from stepkeep.store.children import ChildStore
 from stepkeep.store.deliveries import DeliveryStore
 from stepkeep.store.jobs import JobStore
+from stepkeep.store.limits import LimitStore
 from stepkeep.store.part import Rows, Statement
 from stepkeep.store.people import PeopleStore
 from stepkeep.store.principals import MakeChange
@@ -188,6 +189,7 @@ class Store(ABC):
     children: ChildStore
     slots: SlotStore
     resources: ResourceStore
+    limits: LimitStore
     jobs: JobStore
 
     @property
@@ -680,7 +682,7 @@ class Store(ABC):
         self.people = self._make_people(*part, write=self._write_people, read_authorities=self._read_authorities)
         self.audit, self.quotas, self.triggers = AuditStore(*part), QuotaStore(*part), TriggerStore(*part)
         self.deliveries, self.children, self.jobs = DeliveryStore(*part), ChildStore(*part), JobStore(*part)
-        self.slots, self.resources = SlotStore(*part), ResourceStore(*part)
+        self.slots, self.resources, self.limits = SlotStore(*part), ResourceStore(*part), LimitStore(*part)
 
     async def _read_of_run(
         self, table: str, convert: Convert[T], statement: str, tenant: str, run_id: str, *arguments: Any

@@ -10,11 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-import msgspec
-
 from stepkeep.kernel.machine.bounds import INT
 from stepkeep.kernel.machine.journal import SealedEntry
-from stepkeep.kernel.machine.rows import Attempt, Child, Details, Gate, Message, OutboxEntry, Run, Step, Vote
+from stepkeep.kernel.machine.rows import Attempt, Details, Gate, Message, OutboxEntry, Run, Step, Vote
 from stepkeep.store.columns import TABLES, Column, Kind, columns_of
 from stepkeep.store.principals import (
     ApiKey,
@@ -25,19 +23,8 @@ from stepkeep.store.principals import (
     SessionRow,
     TenantRow,
 )
-from stepkeep.store.rows import AdoptionRow, AuditHead, Backfill, Delivery, Firing, HoldRow, SlotRow
-
-RowType = type[msgspec.Struct]
-
-MANY: Mapping[str, RowType] = {
-    "insert_messages": Message,
-    "insert_outbox": OutboxEntry,
-    "insert_gates": Gate,
-    "insert_decisions": Vote,
-    "insert_deliveries": Delivery,
-    "insert_adoptions": AdoptionRow,
-}
-"""Rows that PostgreSQL inserts many at once."""
+from stepkeep.store.rows import AuditHead, Backfill, Firing
+from stepkeep.store.writing import AFTER_RUNS, RowType
 
 HOT: Mapping[str, RowType] = {
     "insert_runs": Run,
@@ -48,12 +35,6 @@ HOT: Mapping[str, RowType] = {
 }
 """Rows that PostgreSQL inserts by the statements for hot rows."""
 
-ONE: Mapping[str, RowType] = {
-    "insert_slots": SlotRow,
-    "insert_resource_hold": HoldRow,
-    "insert_child": Child,
-    "insert_people_journal": SealedPeopleEntry,
-}
 
 SAVED: Mapping[str, tuple[RowType, str, str]] = {
     "save_tenant": (TenantRow, "name", "vouching"),
@@ -87,11 +68,24 @@ OF_RUNS: Mapping[str, tuple[RowType, str]] = {
 """What is read of one run, and of several in the given order: the rows, and their order within a run."""
 
 TABLE_OF = {row: table for table, row in TABLES.items()}
+
+INSERTED = {
+    f"insert_{table}": (row, put.by_arrays)
+    for row, put in AFTER_RUNS.items()
+    if (table := TABLE_OF.get(row)) and put.statement == f"insert_{table}"
+}
+"""The rows of a change that are only inserted, and whether PostgreSQL takes many at once."""
+
+MANY: Mapping[str, RowType] = {name: row for name, (row, by_arrays) in INSERTED.items() if by_arrays}
+ONE: Mapping[str, RowType] = {
+    **{name: row for name, (row, by_arrays) in INSERTED.items() if not by_arrays},
+    "insert_people_journal": SealedPeopleEntry,
+}
 # fmt: off
 ORDER = (
     "steps", "attempts", "attempt_evidence", "payload_chunks", "journal", "messages", "outbox", "deliveries",
-    "gates", "adoptions", "children", "slots", "resource_holds", "decisions", "signed_heads", "run_details",
-    "runs",
+    "gates", "adoptions", "children", "slots", "resource_holds", "limit_holds", "limit_waits", "decisions",
+    "signed_heads", "run_details", "runs",
 )
 # fmt: on
 DELETED: Mapping[str, str] = {f"delete_{table.removeprefix('attempt_')}": table for table in ORDER}

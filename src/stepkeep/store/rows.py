@@ -9,7 +9,7 @@ transaction that ends a run adds an awaiting firing without it, for each trigger
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -45,6 +45,48 @@ class AdoptionRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     owned: Flag = 0
 
 
+class ReleasedUndo(msgspec.Struct, frozen=True, gc=False):
+    """A run that no longer owns the undo of what it adopted: a new run of the same write takes it."""
+
+    tenant: str
+    run_id: str
+
+
+class ReleasedKey(msgspec.Struct, frozen=True, gc=False):
+    """A business key whose run has ended."""
+
+    tenant: str
+    key: str
+
+
+class BegunChild(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A child whose run a write creates. It must still be requested, or the write fails as a whole (Conflict)."""
+
+    tenant: str
+    run_id: str
+    no: int
+    activation: int
+    started_at: int
+
+
+CHUNK_BYTES = 1024 * 1024
+"""The size of the chunks in which a large payload is kept."""
+
+
+class Payload(msgspec.Struct, frozen=True, gc=False):
+    """A payload that is kept outside the row that refers to it, under its SHA-256."""
+
+    tenant: str
+    run_id: str
+    digest: str
+    body: bytes
+
+    def chunks(self) -> Iterator[tuple[int, bytes]]:
+        """Its parts, with their numbers."""
+        for number, start in enumerate(range(0, len(self.body), CHUNK_BYTES)):
+            yield number, self.body[start : start + CHUNK_BYTES]
+
+
 SLOTS_LOCK = "slots"
 """The scope of `quota_scopes` whose row is locked while slots of a tenant are granted."""
 
@@ -65,8 +107,8 @@ class SlotRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     granted_at: Moment | None = None
 
 
-class SlotGrant(NamedTuple):
-    """A slot that a write grants to a run."""
+class SlotGrant(msgspec.Struct, frozen=True, gc=False):
+    """A slot that a write grants to a run. One that waits for none is a conflict."""
 
     tenant: str
     run_id: str
@@ -92,13 +134,81 @@ class HoldRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     held_at: Moment
 
 
+LimitKey = tuple[str, str, str]
+"""(tenant, name, key) of a limit."""
+
+
+class LimitKeyRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A key of a limit, and the lock of its places. `seq` is the number of its last grant, `held` what the holds weigh
+    together, `tat` when the bucket of its rate is empty again. `freed` has the numbers of grants that ended since.
+    `used_at`: when a claim asked for it last."""
+
+    tenant: str
+    name: str
+    key: str
+    seq: Place
+    held: Place
+    tat: Moment
+    freed: tuple[int, ...] = ()
+    used_at: Moment = 0
+
+    @property
+    def limit_key(self) -> LimitKey:
+        return self.tenant, self.name, self.key
+
+
+class LimitHold(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A place that a claim has, from the grant `seq` of its key on. The transaction that ends the claim deletes it."""
+
+    tenant: str
+    run_id: str
+    no: StepNo
+    fence: Count
+    name: str
+    key: str
+    seq: Place
+    weight: Count
+    step: str
+    held_at: Moment
+
+
+class LimitWait(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A ready step that is parked under a key that was full, in the line of its queue. It stays in place when its step
+    moves on otherwise: the claim that finds it so deletes it."""
+
+    tenant: str
+    run_id: str
+    no: StepNo
+    name: str
+    key: str
+    queue: Place
+    priority: Priority
+    asked_at: Moment
+
+
+class LimitLine(NamedTuple):
+    """The parked steps of one queue under one key. A claim looks at it from `due_at` on; None: a claim under the key
+    must end first."""
+
+    tenant: str
+    name: str
+    key: str
+    queue: int
+    due_at: int | None = None
+
+    @property
+    def limit_key(self) -> LimitKey:
+        return self.tenant, self.name, self.key
+
+
 class ResourceWaiter(NamedTuple):
-    """A ready step that is set aside, and the definition of its run."""
+    """A ready step that is set aside, and the definition of its run. `line` is the one that it is parked in."""
 
     tenant: str
     run_id: str
     no: int
     definition_id: int
+    line: LimitLine | None = None
 
 
 class SinkRow(msgspec.Struct, frozen=True, kw_only=True):

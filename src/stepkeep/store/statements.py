@@ -19,7 +19,12 @@ from stepkeep.store import row_statements
 SHARED = "stepkeep.store"
 _CAST = re.compile(r"::[a-z]+(\[\])?")
 _MOMENT = re.compile(r"\(select stepkeep_now\(\) \+ (\$\d+)\)|stepkeep_now\(\) \+ (\$\d+)")
-WORDS = {"greatest(": "max(", "least(": "min(", "select json_array_elements_text(": "select value from json_each("}
+WORDS = {
+    "greatest(": "max(",
+    "least(": "min(",
+    "select json_array_elements_text(": "select value from json_each(",
+    "json_array_elements(": "json_each(",
+}
 _PLACEHOLDER = re.compile(r"\$(\d+)")
 
 

@@ -14,9 +14,8 @@ from typing import Any
 import msgspec
 
 from stepkeep.definition.bounds import DEADLINE
-from stepkeep.definition.python.registry import HandlerSpec
+from stepkeep.definition.python.registry import HandlerSpec, read_signature
 from stepkeep.definition.python.retry import Duration, microseconds
-from stepkeep.definition.python.signature import read_signature
 from stepkeep.kernel.definition import Agent
 from stepkeep.kernel.errors import InvalidInput
 from stepkeep.worker.answers import StepError, wait_for

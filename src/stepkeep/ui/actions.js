@@ -6,11 +6,14 @@ import {
 	area,
 	ask,
 	badge,
+	facts,
 	field,
 	get,
 	h,
+	icon,
 	inert,
 	input,
+	jsonView,
 	line,
 	may,
 	named,
@@ -29,25 +32,77 @@ import {
 	select,
 	toast,
 	toastDone,
+	words,
 } from "./kit.js";
 
 const decided = () => document.dispatchEvent(new CustomEvent("stepkeep:decided"));
 
-/** @param {"approve" | "reject"} choice @param {string} run @param {string} step @param {() => void} done @param {string} [prompt] */
-export function gateDialog(choice, run, step, done, prompt = "") {
-	const comment = area({ rows: "3", placeholder: "Kept with the decision", autofocus: true });
+/** @type {Record<string, [title: string, done: string, kind: string]>} What people say at a gate. */
+const VOTES = {
+	approve: ["Approve", "Approved", "primary"],
+	reject: ["Reject", "Rejected", "danger"],
+	"request-changes": ["Request changes", "Changes requested", "primary"],
+};
+
+/**
+ * Asks for a decision about open gates and sends it. What was shown on the card is shown here, too.
+ * @param {"approve" | "reject" | "request-changes"} choice
+ * @param {{run_id: string, step: string, prompt?: string, facts?: any, rule?: string | null, reason?: string | null}[]} gates
+ * @param {() => void} done
+ */
+export function gateDialog(choice, gates, done) {
+	const [title, past, kind] = VOTES[choice],
+		isNeeded = choice === "request-changes",
+		comment = area({ rows: "3", placeholder: "Kept with the decision", autofocus: true }),
+		left = [...gates];
 	openDialog({
-		title: choice === "approve" ? "Approve" : "Reject",
-		label: choice === "approve" ? "Approve" : "Reject",
-		kind: choice === "approve" ? "primary" : "danger",
-		body: [h("p", prompt ? h("bdi", inert(prompt)) : `The gate ${inert(step)}.`), field("Comment", comment)],
+		title: gates.length > 1 ? `${title}: ${gates.length} gates` : title,
+		label: title,
+		kind,
+		body: [
+			gates.map((one) => h("div.stack.tight.asked", h("p", h("bdi", inert(questionOf(one)))), gateFacts(one))),
+			field("Comment", comment, isNeeded ? "What is to change. The gate stays open." : undefined),
+		],
 		act: async () => {
-			const told = await post(`/runs/${run}/${choice}`, { step, comment: comment.value });
-			toastDone(told, choice === "approve" ? "Approved" : "Rejected");
+			if (isNeeded && !comment.value.trim()) throw new TypeError("Say what is to change.");
+			// What is refused stays in the dialog; what was decided before it is decided.
+			while (left.length) {
+				const [{ run_id: run, step }] = left;
+				const told = await post(`/runs/${run}/${choice}`, { step, comment: comment.value });
+				left.shift();
+				if (gates.length === 1) toastDone(told, past);
+			}
+			if (gates.length > 1) toast("ok", `${past}: ${gates.length} gates`);
 			decided();
 			done();
 		},
 	});
+}
+
+/** What a gate asks. */
+export const questionOf = (gate) => gate.prompt || `May ${gate.step} go on?`;
+
+/**
+ * The rule that holds a step, and the facts on which people decide: in the order in which they were written.
+ * @param {{rule?: string | null, reason?: string | null, facts?: any}} gate
+ */
+export function gateFacts({ rule, reason, facts: shown }) {
+	const all = Object.entries(shown ?? {}),
+		isSimple = all.length <= 12 && all.every(([, value]) => value === null || typeof value !== "object");
+	return [
+		rule
+			? h(
+					"p.row.rule",
+					icon("shield"),
+					h("span", reason ? [said(reason, 400), " "] : null, h("span.faint", `Held by ${inert(rule)}.`)),
+				)
+			: null,
+		!all.length
+			? null
+			: isSimple
+				? facts(all.map(([name, value]) => [said(words(name), 60), said(value === null ? "–" : value, 400)]))
+				: jsonView(shown, { label: "Facts" }),
+	];
 }
 
 const CHOICES = {
@@ -350,11 +405,12 @@ const RESUME = { run: "Resume", queue: "Resume the queue", tenant: "Resume the t
 export function moves(cause, view, done) {
 	const run = view.run.id,
 		name = cause.subject,
-		step = view.steps.find((one) => one.name === name);
+		step = view.steps.find((one) => one.name === name),
+		shown = view.run.waiting_for.find((one) => one.step === name);
 	const offer = (scope, label, kind, icon, act) => (may(scope) ? [{ label, kind, icon, act }] : []);
 	const gate = (choice, label, kind, icon) =>
 		cause.command && step?.choices.includes(choice)
-			? offer("decide", label, kind, icon, () => gateDialog(choice, run, name, done))
+			? offer("decide", label, kind, icon, () => gateDialog(choice, [{ ...shown, run_id: run, step: name }], done))
 			: [];
 	const choices = decidable(step),
 		decide = (chosen) => () => holdDialog(run, step, done, chosen);

@@ -80,6 +80,9 @@ export const get = (path, query, signal) => send("GET", path, { query, signal })
 /** @template {string} A @param {A} path @param {Answers.Body<A>} [body] @param {Record<string, string>} [headers] @returns {Promise<Answers.Post<A>>} */
 export const post = (path, body, headers) => send("POST", path, { body: body ?? {}, headers });
 
+/** Tells the frame whether the service answers. @param {boolean} isThere */
+const reached = (isThere) => document.dispatchEvent(new CustomEvent("stepkeep:reached", { detail: isThere }));
+
 /** The header that makes a repeated request do its work once. */
 export const once = () => ({ "Idempotency-Key": crypto.randomUUID?.() ?? String(Math.random()) });
 
@@ -104,11 +107,13 @@ export async function send(method, path, { query, body, text, type, headers, sig
 		});
 	} catch (error) {
 		if (signal?.aborted) throw error;
+		reached(false);
 		throw new Problem(0, {
 			detail: "The service does not answer. The page tries again when it is back.",
 			code: "unreachable",
 		});
 	}
+	reached(true);
 	const date = Date.parse(answer.headers.get("Date") ?? "");
 	// The header has whole seconds: half a second is what it is off on average.
 	if (date && Math.abs(date + 500 - Date.now() - skew.ms) > 1500) skew.ms = date + 500 - Date.now();

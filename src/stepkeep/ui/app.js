@@ -260,7 +260,8 @@ function show() {
 	controller.abort();
 	controller = new AbortController();
 	current = null;
-	live.dataset.live = "none";
+	liveState = "none";
+	drawLive();
 	const { signal } = controller;
 	if (!session()) {
 		document.title = "Sign in · Stepkeep";
@@ -300,8 +301,8 @@ function show() {
 			title,
 			live: (state) => {
 				if (signal.aborted) return;
-				live.dataset.live = state;
-				put(live, h("span", state === "off" ? "Connecting" : "Live"));
+				liveState = state;
+				drawLive();
 			},
 		};
 		current = entry.build(context);
@@ -345,14 +346,29 @@ addEventListener("unhandledrejection", (event) => {
 	} else if (event.reason?.name === "AbortError") event.preventDefault();
 });
 
+/** Since when the service does not answer; what is shown is as old. */
+let lostAt = 0,
+	liveState = "none";
+function drawLive() {
+	live.dataset.live = lostAt ? "off" : liveState;
+	const at = new Date(lostAt).toLocaleTimeString("en-GB", { hour: "2-digit", minute: "2-digit" });
+	put(live, h("span", lostAt ? `Not updated since ${at}` : liveState === "off" ? "Connecting" : "Live"));
+}
+document.addEventListener("stepkeep:reached", (event) => {
+	const isThere = /** @type {CustomEvent} */ (event).detail;
+	if (isThere === !lostAt) return;
+	lostAt = isThere ? 0 : Date.now();
+	drawLive();
+});
+
 async function start() {
 	startTicking();
 	startRouter(show);
 	startKeyboard(keys);
 	onSignedOut(() => {
 		if (main.isConnected) {
-			toast("wait", "Your session has ended. Sign in again.");
 			show();
+			toast("wait", "Your session has ended. Sign in again.");
 		}
 	});
 	// The code of a link is used once, and does not stay in the address.

@@ -45,6 +45,17 @@ export function moment(iso) {
 	return h("time", { datetime: iso, title: exact(iso) }, (isToday ? clock : brief).format(at));
 }
 
+const MOMENTS = /(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d))/;
+
+/** A sentence of the service, with its moments in the zone of the reader. @param {string} text @param {number} [most] */
+export const sentence = (text, most = 400) =>
+	h(
+		"bdi",
+		line(text, most)
+			.split(MOMENTS)
+			.map((part, at) => (at % 2 ? moment(part) : part)),
+	);
+
 /** "3 min ago", kept current. @param {string | null | undefined} iso */
 export function ago(iso) {
 	if (!iso) return h("span.faint", "–");

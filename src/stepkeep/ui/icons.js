@@ -74,6 +74,7 @@ const STATES = {
 	ready: ["idle", "clock"],
 	retrying: ["wait", "retry"],
 	awaiting_approval: ["wait", "person"],
+	held: ["wait", "hand"],
 	awaiting_event: ["wait", "mail"],
 	awaiting_completion: ["wait", "hand"],
 	awaiting_children: ["run", "flow"],

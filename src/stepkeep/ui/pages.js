@@ -4,6 +4,7 @@
  */
 import { approvalsPage } from "./pages/approvals.js";
 import { auditPage } from "./pages/audit.js";
+import { errorsPage } from "./pages/errors.js";
 import { jobsPage } from "./pages/jobs.js";
 import { keysPage } from "./pages/keys.js";
 import { outboxPage } from "./pages/outbox.js";
@@ -21,6 +22,7 @@ export const PAGES = [
 	{ path: "/runs/:id", label: "", icon: "runs", keys: "", group: "work", build: runPage },
 	{ path: "/approvals", label: "Approvals", icon: "inbox", keys: "g a", group: "work", build: approvalsPage },
 	{ path: "/overview", label: "Overview", icon: "chart", keys: "g o", group: "work", build: overviewPage },
+	{ path: "/errors", label: "Errors", icon: "fire", keys: "g e", group: "work", build: errorsPage },
 	{ path: "/workflows", label: "Workflows", icon: "flow", keys: "g w", group: "build", build: workflowsPage },
 	{ path: "/workflows/*name", label: "", icon: "flow", keys: "", group: "build", build: workflowPage },
 	{ path: "/editor", label: "", icon: "flow", keys: "", group: "build", build: editorPage },

@@ -170,7 +170,7 @@ def wait_for(
 def _expression(name: str, text: object, *, several: bool) -> str:
     """An expression over messages that can be evaluated; raises InvalidInput."""
     # Imported on first use: most handlers wait without an expression.
-    from stepkeep.definition.expressions.message_tests import compile_test
+    from stepkeep.definition.expressions.compiler import compile_test
 
     if type(text) is not str:
         raise InvalidInput(f"wait_for: {name} is an expression, not a value of type {type_name(text)}.")

@@ -16,8 +16,8 @@ from importlib import metadata
 from types import CodeType
 from typing import Any
 
+from stepkeep.definition.python.conversion import for_each_function
 from stepkeep.definition.python.registry import Registry
-from stepkeep.definition.python.remembered import for_each_function
 from stepkeep.operations.remote.services import Code
 
 DIGITS = 16

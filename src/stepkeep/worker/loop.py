@@ -30,6 +30,7 @@ from stepkeep.operations import validate
 from stepkeep.operations.children.children import ChildSweep
 from stepkeep.operations.continuation.jobs import JobSweep
 from stepkeep.operations.continuation.other_code import CodeSweep
+from stepkeep.operations.limits.limits import forget_keys
 from stepkeep.operations.limits.pauses import NONE as NONE_PAUSED
 from stepkeep.operations.limits.pauses import read_pauses
 from stepkeep.operations.limits.slots import SlotSweep
@@ -820,3 +821,4 @@ class Worker:
         self._maintain_in = self._settings.maintain_seconds
         await maintain(self._transactor.store)
         await forget(self._transactor.store)
+        await forget_keys(self._transactor.store)

@@ -274,6 +274,37 @@ journal_view.step text
 journal_view.tenant text
 journal_view.to_state text
 journal_view.trigger text
+limit_holds.fence integer not null
+limit_holds.held_at bigint not null
+limit_holds.key text not null
+limit_holds.name text not null
+limit_holds.no integer not null
+limit_holds.run_id uuid not null
+limit_holds.seq bigint not null
+limit_holds.step text not null
+limit_holds.tenant text not null
+limit_holds.weight integer not null
+limit_keys.freed text not null
+limit_keys.held bigint not null
+limit_keys.key text not null
+limit_keys.name text not null
+limit_keys.seq bigint not null
+limit_keys.tat bigint not null
+limit_keys.tenant text not null
+limit_keys.used_at bigint not null
+limit_lines.due_at bigint
+limit_lines.key text not null
+limit_lines.name text not null
+limit_lines.queue bigint not null
+limit_lines.tenant text not null
+limit_waits.asked_at bigint not null
+limit_waits.key text not null
+limit_waits.name text not null
+limit_waits.no integer not null
+limit_waits.priority integer not null
+limit_waits.queue bigint not null
+limit_waits.run_id uuid not null
+limit_waits.tenant text not null
 mailbox.arrived_at bigint not null
 mailbox.expires_at bigint not null
 mailbox.forget_at bigint not null
@@ -832,6 +863,43 @@ journal_default.journal_hash_not_null NOT NULL hash
 journal_default.journal_run_id_not_null NOT NULL run_id
 journal_default.journal_seq_not_null NOT NULL seq
 journal_default.journal_tenant_not_null NOT NULL tenant
+limit_holds.limit_holds_fence_check CHECK ((fence > 0))
+limit_holds.limit_holds_fence_not_null NOT NULL fence
+limit_holds.limit_holds_held_at_not_null NOT NULL held_at
+limit_holds.limit_holds_key_not_null NOT NULL key
+limit_holds.limit_holds_name_not_null NOT NULL name
+limit_holds.limit_holds_no_not_null NOT NULL no
+limit_holds.limit_holds_pkey PRIMARY KEY (tenant, run_id, no, name)
+limit_holds.limit_holds_run_id_not_null NOT NULL run_id
+limit_holds.limit_holds_seq_not_null NOT NULL seq
+limit_holds.limit_holds_step_not_null NOT NULL step
+limit_holds.limit_holds_tenant_not_null NOT NULL tenant
+limit_holds.limit_holds_weight_check CHECK ((weight > 0))
+limit_holds.limit_holds_weight_not_null NOT NULL weight
+limit_keys.limit_keys_freed_not_null NOT NULL freed
+limit_keys.limit_keys_held_check CHECK ((held >= 0))
+limit_keys.limit_keys_held_not_null NOT NULL held
+limit_keys.limit_keys_key_not_null NOT NULL key
+limit_keys.limit_keys_name_not_null NOT NULL name
+limit_keys.limit_keys_pkey PRIMARY KEY (tenant, name, key)
+limit_keys.limit_keys_seq_not_null NOT NULL seq
+limit_keys.limit_keys_tat_not_null NOT NULL tat
+limit_keys.limit_keys_tenant_not_null NOT NULL tenant
+limit_keys.limit_keys_used_at_not_null NOT NULL used_at
+limit_lines.limit_lines_key_not_null NOT NULL key
+limit_lines.limit_lines_name_not_null NOT NULL name
+limit_lines.limit_lines_pkey PRIMARY KEY (tenant, name, key, queue)
+limit_lines.limit_lines_queue_not_null NOT NULL queue
+limit_lines.limit_lines_tenant_not_null NOT NULL tenant
+limit_waits.limit_waits_asked_at_not_null NOT NULL asked_at
+limit_waits.limit_waits_key_not_null NOT NULL key
+limit_waits.limit_waits_name_not_null NOT NULL name
+limit_waits.limit_waits_no_not_null NOT NULL no
+limit_waits.limit_waits_pkey PRIMARY KEY (tenant, run_id, no)
+limit_waits.limit_waits_priority_not_null NOT NULL priority
+limit_waits.limit_waits_queue_not_null NOT NULL queue
+limit_waits.limit_waits_run_id_not_null NOT NULL run_id
+limit_waits.limit_waits_tenant_not_null NOT NULL tenant
 mailbox.mailbox_arrived_at_not_null NOT NULL arrived_at
 mailbox.mailbox_check CHECK (((run_id IS NULL) OR (payload IS NULL)))
 mailbox.mailbox_check1 CHECK ((forget_at >= expires_at))
@@ -1163,6 +1231,13 @@ CREATE UNIQUE INDEX journal_20261130_pkey ON stepkeep.journal_20261130 USING btr
 CREATE INDEX journal_20261130_xact_idx ON stepkeep.journal_20261130 USING brin (xact) WITH (autosummarize='on')
 CREATE UNIQUE INDEX journal_default_pkey ON stepkeep.journal_default USING btree (run_id, seq, tenant)
 CREATE INDEX journal_default_xact_idx ON stepkeep.journal_default USING brin (xact) WITH (autosummarize='on')
+CREATE UNIQUE INDEX limit_holds_of_key ON stepkeep.limit_holds USING btree (tenant, name, key, seq)
+CREATE UNIQUE INDEX limit_holds_pkey ON stepkeep.limit_holds USING btree (tenant, run_id, no, name)
+CREATE UNIQUE INDEX limit_keys_pkey ON stepkeep.limit_keys USING btree (tenant, name, key)
+CREATE INDEX limit_lines_due ON stepkeep.limit_lines USING btree (queue, due_at) WHERE (due_at IS NOT NULL)
+CREATE UNIQUE INDEX limit_lines_pkey ON stepkeep.limit_lines USING btree (tenant, name, key, queue)
+CREATE INDEX limit_waits_of_line ON stepkeep.limit_waits USING btree (tenant, name, key, queue, priority DESC, asked_at, run_id, no)
+CREATE UNIQUE INDEX limit_waits_pkey ON stepkeep.limit_waits USING btree (tenant, run_id, no)
 CREATE INDEX mailbox_forget ON stepkeep.mailbox USING btree (forget_at)
 CREATE INDEX mailbox_kept ON stepkeep.mailbox USING btree (tenant, key, number, id) WHERE (payload IS NOT NULL)
 CREATE UNIQUE INDEX mailbox_pkey ON stepkeep.mailbox USING btree (tenant, key, id)
@@ -1209,7 +1284,7 @@ CREATE INDEX slots_granted ON stepkeep.slots USING btree (tenant, workflow, run_
 CREATE UNIQUE INDEX slots_pkey ON stepkeep.slots USING btree (tenant, run_id)
 CREATE INDEX slots_waiting ON stepkeep.slots USING btree (tenant, workflow, priority DESC, asked_at, run_id) WHERE (granted_at IS NULL)
 CREATE INDEX steps_await_resources ON stepkeep.steps USING btree (queue, priority DESC, ready_at, run_id, no) WHERE ((ready_at >= '100000000000000000'::bigint) AND (ready_at < '200000000000000000'::bigint))
-CREATE INDEX steps_claim ON stepkeep.steps USING btree (queue, priority DESC, ready_at, run_id, no) WHERE (ready_at IS NOT NULL)
+CREATE INDEX steps_claim ON stepkeep.steps USING btree (queue, priority DESC, ready_at, run_id, no) WHERE (ready_at < '100000000000000000'::bigint)
 CREATE INDEX steps_due ON stepkeep.steps USING btree (due_at) WHERE (due_at IS NOT NULL)
 CREATE INDEX steps_hold ON stepkeep.steps USING btree (tenant, run_id, no) WHERE ((state = 'awaiting_approval'::text) AND (fence > 0))
 CREATE UNIQUE INDEX steps_pkey ON stepkeep.steps USING btree (run_id, no, tenant)
@@ -1671,6 +1746,7 @@ journal_20261130_xact_idx {autosummarize=on}
 journal_default {autovacuum_vacuum_insert_scale_factor=0.1}
 journal_default_xact_idx {autosummarize=on}
 journal_xact {autosummarize=on}
+limit_keys {fillfactor=70}
 runs {fillfactor=70,autovacuum_vacuum_scale_factor=0.02,autovacuum_analyze_scale_factor=0.05}
 steps {fillfactor=70,autovacuum_vacuum_scale_factor=0.01,autovacuum_vacuum_cost_delay=1,autovacuum_analyze_scale_factor=0.05}
 worker_reports {fillfactor=50}

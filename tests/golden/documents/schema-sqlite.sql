@@ -79,6 +79,15 @@ CREATE INDEX jobs_due on jobs (lease_until) where state = 'running'
 -- index jobs_key
 CREATE UNIQUE INDEX jobs_key on jobs (tenant, idempotency_key, scope) where idempotency_key is not null
 
+-- index limit_holds_of_key
+CREATE UNIQUE INDEX limit_holds_of_key on limit_holds (tenant, name, key, seq)
+
+-- index limit_lines_due
+CREATE INDEX limit_lines_due on limit_lines (queue, due_at) where due_at is not null
+
+-- index limit_waits_of_line
+CREATE INDEX limit_waits_of_line on limit_waits (tenant, name, key, queue, priority desc, asked_at, run_id, no)
+
 -- index mailbox_forget
 CREATE INDEX mailbox_forget on mailbox (forget_at)
 
@@ -141,7 +150,7 @@ CREATE INDEX steps_await_resources on steps (queue, priority desc, ready_at, run
     where ready_at >= 100000000000000000 and ready_at < 200000000000000000
 
 -- index steps_claim
-CREATE INDEX steps_claim on steps (queue, priority desc, ready_at, run_id, no) where ready_at is not null
+CREATE INDEX steps_claim on steps (queue, priority desc, ready_at, run_id, no) where ready_at < 100000000000000000
 
 -- index steps_due
 CREATE INDEX steps_due on steps (due_at) where due_at is not null
@@ -509,6 +518,57 @@ CREATE TABLE journal (
     body   blob not null,
     hash   blob not null check (length(hash) = 32),
     unique (tenant, run_id, seq)
+) strict
+
+-- table limit_holds
+CREATE TABLE limit_holds (
+    tenant text not null,
+    run_id text not null,
+    no integer not null,
+    fence integer not null check (fence > 0),
+    name text not null,
+    key text not null,
+    seq integer not null,
+    weight integer not null check (weight > 0),
+    step text not null,
+    held_at integer not null,
+    primary key (tenant, run_id, no, name)
+) strict
+
+-- table limit_keys
+CREATE TABLE limit_keys (
+    tenant text not null,
+    name text not null,
+    key text not null,
+    seq integer not null,
+    held integer not null check (held >= 0),
+    tat integer not null,
+    freed text not null,
+    used_at integer not null,
+    primary key (tenant, name, key)
+) strict, without rowid
+
+-- table limit_lines
+CREATE TABLE limit_lines (
+    tenant text not null,
+    name text not null,
+    key text not null,
+    queue integer not null,
+    due_at integer,
+    primary key (tenant, name, key, queue)
+) strict
+
+-- table limit_waits
+CREATE TABLE limit_waits (
+    tenant text not null,
+    run_id text not null,
+    no integer not null,
+    name text not null,
+    key text not null,
+    queue integer not null,
+    priority integer not null,
+    asked_at integer not null,
+    primary key (tenant, run_id, no)
 ) strict
 
 -- table mailbox

@@ -8,7 +8,7 @@ from tests.store.postgres.conftest import session, until_somebody_waits
 from tests.store.test_contract_children import a_child, asked, notice, recall, write
 from tests.store.values import QUEUE, key, load, moved, new_run, ready, run_id, running, save, want
 
-from stepkeep.kernel.machine.rows import ChildState
+from stepkeep.kernel.machine.rows import ChildState, rows_of
 from stepkeep.kernel.machine.states import StepState
 from stepkeep.store.change import Loaded, More, Propose, RunKey, Write
 from stepkeep.store.connect import connect
@@ -175,9 +175,9 @@ async def test_a_batch_of_parents_and_one_of_their_children_write_in_one_order(s
             async with rival.transaction():
                 # The parents begin with the second child, and meet this lock first unless they follow the order.
                 await rival.execute("select from children where child_id = $1 for update", second.child_id)
-                parents = asyncio.create_task(write(store, Write(recalls=[recall(second), recall(first)])))
+                parents = asyncio.create_task(write(store, Write(rows=rows_of([recall(second), recall(first)]))))
                 await until_somebody_waits(watcher)
-                below = asyncio.create_task(write(other, Write(notices=[notice(first), notice(second)])))
+                below = asyncio.create_task(write(other, Write(rows=rows_of([notice(first), notice(second)]))))
                 await until_somebody_waits(watcher, 2)
             await asyncio.gather(parents, below)
     finally:

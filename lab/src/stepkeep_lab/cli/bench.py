@@ -36,6 +36,10 @@ def bench(
     cpu: Annotated[
         bool, typer.Option("--cpu", help="Only the CPU of a run and of a step: client, worker, PostgreSQL.")
     ] = False,
+    against: Annotated[
+        str | None,
+        typer.Option("--against", metavar="COMMIT", help="With --cpu: beside another commit, in turns; 1.1 × fails."),
+    ] = None,
     waterfall: Annotated[bool, typer.Option("--waterfall", help="Only the stages of one idle run.")] = False,
     report: Annotated[
         str | None, typer.Option("--report", metavar="DIR", help="Write bench.json, bench.md and bench.svg there.")
@@ -47,6 +51,8 @@ def bench(
     against the targets. Absolute figures hold for one machine; ratios travel. Exit status 1 when something of ours
     could not be measured; a peer that cannot be installed is reported as absent.
     """
+    if against is not None:
+        return _compare(settings, tuple(store or ("postgres", "sqlite")), rounds, runs, against)
     if cpu or waterfall:
         return _instruments(settings, tuple(store or ("postgres", "sqlite")), rounds, runs, cpu, waterfall)
     from stepkeep_lab.bench.campaign import Ask, run_campaign
@@ -73,6 +79,20 @@ def bench(
     else:
         page(text(campaign))
     return SUCCEEDED if campaign.ok else FAILED
+
+
+def _compare(settings: Settings, stores: tuple[str, ...], rounds: int | None, runs: int | None, against: str) -> int:
+    """The CPU of a run beside that of another commit. Exit status 1 where it takes more than is tolerated."""
+    import msgspec
+
+    from stepkeep_lab.bench import cpu
+
+    found = cpu.compare(stores, rounds, runs, against, told=warn)
+    if settings.json:
+        answer(msgspec.to_builtins({"compared": found}))
+    else:
+        page(cpu.compared_text(found))
+    return FAILED if any(one.is_regression for one in found) else SUCCEEDED
 
 
 def _instruments(

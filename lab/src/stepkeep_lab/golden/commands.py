@@ -203,6 +203,12 @@ slots clear --workflow flow
 resources set gpu 2
 resources list
 resources clear gpu
+limits set api --running 2
+limits set api --rate 100/1m --burst 20 --for acme --reason "a good customer"
+limits list
+limits show api
+limits clear api --for acme
+limits clear api
 network allow 127.0.0.1
 network list
 network remove 127.0.0.1

@@ -196,7 +196,7 @@ def _states() -> str:
 
 
 def _definition_schema() -> str:
-    from stepkeep.definition.native.schema import schema_text
+    from stepkeep.definition.native.written import schema_text
 
     return schema_text()
 

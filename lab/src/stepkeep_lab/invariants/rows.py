@@ -252,7 +252,7 @@ def _cause_to_progress(plan: Plan, run: Run, rows: Rows) -> None:
     for row in found:
         if row.ready_at is not None and row.ready_at != FAR:
             needs = plan.of(row).phase is Phase.MAIN and (
-                bool(plan.of(row).definition.resources) or _has_duties(plan, row)
+                bool(plan.of(row).definition.resources or plan.of(row).definition.limits) or _has_duties(plan, row)
             )
             right = (row.ready_at >= AWAITS_RESOURCES) == needs
             must(right, name, "step {} is set aside without need, or is claimed like any other", row.no)

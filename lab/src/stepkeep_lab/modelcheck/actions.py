@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from stepkeep.kernel.decide.decision import Claimer
 from stepkeep.kernel.decide.draft import HELD_BACK
+from stepkeep.kernel.decide.limits import free_places
 from stepkeep.kernel.decide.resources import awaits_resources, unlimited_grants
 from stepkeep.kernel.definition import (
     Completion,
@@ -245,9 +246,9 @@ class Actions:
     def _of_row(self, state: State, row: Step) -> Iterator[Action]:
         no, name = row.no, self.plan.of(row).name
         if row.ready_at is not None and row.ready_at != HELD_BACK and len(state.alive) < WORKERS:
-            yield Action(f"claim {name}", By.WORKER, self._claim(no))
+            yield Action(f"claim {name}", By.WORKER, self._claim(row))
             if past_deadline(state, FAR):
-                yield Action(f"claim {name} after the run's deadline", By.TIMEOUT, self._claim(no), now=FAR)
+                yield Action(f"claim {name} after the run's deadline", By.TIMEOUT, self._claim(row), now=FAR)
         if row.worker is not None:
             if row.due_at == RAN_OUT:
                 yield Action(f"sweep {name}", By.TIME, TimeCame(**WHO, actor="sweep", no=no))
@@ -388,9 +389,11 @@ class Actions:
             if row.due_at == LATER:
                 yield "an early sweep", TimeCame(**WHO, actor="sweep", no=row.no), none
             if row.ready_at is None or row.ready_at == HELD_BACK:
-                yield "a claim of what is not ready", self._claim(row.no), none
-            if awaits_resources(row.ready_at) and self._claim(row.no).resources:
-                yield "a claim without resources", replace(self._claim(row.no), resources=()), none
+                yield "a claim of what is not ready", self._claim(row), none
+            if awaits_resources(row.ready_at) and self._claim(row).resources:
+                yield "a claim without resources", replace(self._claim(row), resources=()), none
+            if self._claim(row).limits and awaits_resources(row.ready_at):
+                yield "a claim without a place", replace(self._claim(row), limits=()), none
             if row.state is StepState.AWAITING_COMPLETION:
                 yield "a wrong token", self._complete(row.no, "another", ManualOutcome.SUCCEEDED), none
                 if row.note is not None and row.note.token == NEW_TOKEN:
@@ -457,9 +460,10 @@ class Actions:
     def checkpoint(self, no: int, fence: int, worker: int = WORKER) -> StepCheckpointed:
         return StepCheckpointed(**WHO, actor="w", no=no, fence=fence, worker=worker, name="once", value=b"{}")
 
-    def _claim(self, no: int) -> StepClaimed:
-        grants = () if self.plan.is_undo(no) else unlimited_grants(self.plan.at(no))
-        return StepClaimed(**WHO, actor="w", no=no, worker=WORKER, lease=30, resources=grants)
+    def _claim(self, row: Step) -> StepClaimed:
+        no, planned = row.no, self.plan.of(row)
+        grants, places = unlimited_grants(planned), free_places(planned, row)
+        return StepClaimed(**WHO, actor="w", no=no, worker=WORKER, lease=30, resources=grants, limits=places)
 
     def _gate(self, who: str, approve: bool, no: int | None) -> GateDecided:
         return GateDecided(**WHO, actor=who, approve=approve, no=no)

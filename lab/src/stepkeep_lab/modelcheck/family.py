@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from stepkeep.definition.expressions.compiled_policy import policies_of
+from stepkeep.definition.policy import policies_of
 from stepkeep.kernel.compiler import Compiler, Condition, ConditionView
 from stepkeep.kernel.decide.policy import Policy
 from stepkeep.kernel.definition import (
@@ -29,6 +29,7 @@ from stepkeep.kernel.definition import (
     HookFailure,
     Incompatible,
     Level,
+    Limit,
     Loop,
     Map,
     OnDeadline,
@@ -250,8 +251,15 @@ def cases() -> tuple[Case, ...]:
         ),
         _case(
             "resources",
-            "a step that needs resources and one with duties, tried again, checked, paused, and undone",
-            _work("a", undo=ONCE, resources={"repo": "exclusive", "cpu": 2}, rules=RULE, **undoing | {"retry": TWICE}),
+            "a limited step that needs resources and one with duties, tried again, checked, paused, and undone",
+            _work(
+                "a",
+                undo=ONCE,
+                resources={"repo": "exclusive", "cpu": 2},
+                limits=(Limit(name="api", running=1), Limit(name="mail", rate=1)),
+                rules=RULE,
+                **undoing | {"retry": TWICE},
+            ),
             _work("b", "a", **undoing),
             on_failure=OnFailure.COMPENSATE,
             duties=(Incompatible(steps=("a", "b")),),

@@ -23,7 +23,7 @@ from stepkeep.kernel.machine.events import (
     UnpauseRequested,
 )
 from stepkeep.kernel.machine.journal import open_entry
-from stepkeep.kernel.machine.rows import is_exhausted
+from stepkeep.kernel.machine.rows import Child, Recall, is_exhausted
 from stepkeep.kernel.machine.states import STEP_TERMINAL, AttemptState, Phase, RunState, StepState
 from stepkeep.kernel.machine.tables import RunTrigger
 from stepkeep.kernel.plan import Plan
@@ -123,7 +123,7 @@ def _checkpoints_stay(state: State, decision: Decision) -> None:
 
 def _no_child_is_forgotten(plan: Plan, state: State, action: Action, decision: Decision) -> None:
     """A step that ends before its child has called the child back: now, or when its run began to stop."""
-    called = {recall.no for recall in decision.recalls}
+    called = {recall.no for recall in decision.rows.of(Recall)}
     told = action.event.no if isinstance(action.event, ChildEnded) else None
     for row in decision.changed:
         if plan.of(row).segment is not None:
@@ -149,7 +149,7 @@ def _successors_begin_with_the_end(state: State, decision: Decision) -> None:
         for row in rows.values()
         if row.note is not None and row.note.call is not None and row.note.call.kind == "continue"
     }
-    asked = [child.no for child in decision.children if child.no in continuing]
+    asked = [child.no for child in decision.rows.of(Child) if child.no in continuing]
     due = [no for no in continuing if rows[no].state is StepState.SUCCEEDED]
     expected = due if decision.run.state is RunState.SUCCEEDED else []
     must(asked == expected, "a flow continues as one run", "{} are asked for, and {} are due", asked, expected)

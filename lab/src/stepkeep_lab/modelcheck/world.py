@@ -22,7 +22,7 @@ from stepkeep.kernel.decide.draft import HELD_BACK
 from stepkeep.kernel.decide.resources import AWAITS_RESOURCES, awaits_resources
 from stepkeep.kernel.decide.stopping import IN_DOUBT, NOT_RUN, leaves_effect
 from stepkeep.kernel.definition import CompensateWhen, Effect
-from stepkeep.kernel.machine.rows import Message, Note, Opening, Origin, Run, Step
+from stepkeep.kernel.machine.rows import Consumed, Message, Note, Opening, Origin, Run, Step
 from stepkeep.kernel.machine.states import RUN_TERMINAL, STEP_TERMINAL, Phase, StepState
 from stepkeep.kernel.people.authority import Caller, OnlyVouched
 from stepkeep.kernel.plan import Plan
@@ -147,7 +147,7 @@ def born(plan: Plan, *, start: bool) -> State:
 def after(plan: Plan, state: State, decision: Decision) -> State:
     """The state that this decision leads to."""
     changed = {row.no: row for row in (*decision.changed, *decision.added)}
-    kept = _kept(state, decision) if state.inbox or decision.messages else ()
+    kept = _kept(state, decision) if state.inbox or decision.rows.of(Message) else ()
     rows = _spelled(plan, {**state.rows, **changed}, changed)
     holding = {*state.alive, *(row.no for row in decision.claimed)}
     alive = tuple(sorted(no for no in holding if rows[no].worker is not None))
@@ -156,8 +156,8 @@ def after(plan: Plan, state: State, decision: Decision) -> State:
 
 def _kept(state: State, decision: Decision) -> tuple[str, ...]:
     """The names of the messages that lie in the inbox afterwards."""
-    inbox = [*(_message(place, name) for place, name in enumerate(state.inbox)), *decision.messages]
-    gone = {message.id for message in decision.consumed}
+    inbox = [*(_message(place, name) for place, name in enumerate(state.inbox)), *decision.rows.of(Message)]
+    gone = {message.id for message in decision.rows.of(Consumed)}
     return tuple(one.name for one in inbox if one.id not in gone and one.consumed_by is None)
 
 

@@ -14,7 +14,7 @@ from msgspec import UNSET
 from stepkeep.kernel.decide.resources import awaits_resources
 from stepkeep.kernel.definition import SECOND, Backoff, Retry
 from stepkeep.kernel.machine.journal import Entry, Hop, SealedEntry, open_entry
-from stepkeep.kernel.machine.rows import Attempt, ChildState, Run, Step
+from stepkeep.kernel.machine.rows import Attempt, ChildState, Recall, Run, Step
 from stepkeep.kernel.machine.states import (
     NEVER_RETRIED,
     RUN_TERMINAL,
@@ -27,6 +27,7 @@ from stepkeep.kernel.machine.states import (
 from stepkeep.kernel.machine.tables import StepTrigger
 from stepkeep.kernel.plan import Plan
 from stepkeep.store.change import NewRun, RunKey, Write
+from stepkeep.store.rows import MailboxMessage, SlotRow
 from stepkeep_lab.invariants.journal import Arrow, JournalFold
 from stepkeep_lab.invariants.rows import check_rows
 from stepkeep_lab.invariants.violation import Violation
@@ -106,7 +107,9 @@ class Auditor:
         place = (step.tenant, step.run_id, step.no, activation)
         link = self._tables.children.links[place]
         lives = link.state in (ChildState.REQUESTED, ChildState.STARTED)
-        called = link.recall or any((one.tenant, one.run_id, one.no, one.activation) == place for one in what.recalls)
+        called = link.recall or any(
+            (one.tenant, one.run_id, one.no, one.activation) == place for one in what.rows.of(Recall)
+        )
         self._must(not lives or bool(called), f"step {step.no} of {step.run_id} ended, and did not call its child back")
 
     def _migrated(self, made: NewRun) -> None:
@@ -122,7 +125,7 @@ class Auditor:
             self._must(run.due_at == old.due_at, f"{said} times out at {run.due_at}, and was to at {old.due_at}")
         slot = self._tables.slots.rows.get(key)
         if slot is not None and slot.granted_at is not None:
-            held = made.slot is not None and made.slot.granted_at is not None
+            held = any(one.granted_at is not None for one in made.rows.of(SlotRow))
             self._must(held, f"{said} gave the slot back that it had")
         waiting = {was.at(row.no).name: row for row in self._tables.steps[key].values() if row.no < was.size}
         for row in made.steps:
@@ -252,7 +255,7 @@ class Auditor:
         self.commits += 1
         for one in what.attempts:
             self._ledger.committed[one.run_id, one.no, one.fence] = self._stage.now()
-        for sent in what.mailbox:
+        for sent in what.rows.of(MailboxMessage):
             self._ledger.saved_at[sent.key, sent.id] = self._stage.now()
         for new in what.new_runs:
             key = (new.run.tenant, new.run.id)

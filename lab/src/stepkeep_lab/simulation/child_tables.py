@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from stepkeep.kernel.errors import Conflict
-from stepkeep.kernel.machine.rows import Child, ChildMode, ChildState, ChildTodo
-from stepkeep.store.change import NOT_REQUESTED, Write
+from stepkeep.kernel.machine.rows import Child, ChildMode, ChildState, ChildTodo, Notice, Recall
+from stepkeep.store.change import Write
 from stepkeep.store.children import MOST_CHILDREN, ChildStore
+from stepkeep.store.rows import BegunChild
+from stepkeep.store.writing import NOT_REQUESTED
 from stepkeep_lab.simulation.delivery_tables import Asking
 
 if TYPE_CHECKING:
@@ -20,7 +22,7 @@ ChildKey = tuple[str, str, int, int]
 """(tenant, run id, step, activation)."""
 
 
-def key_of(child: Child) -> ChildKey:
+def key_of(child: Child | BegunChild) -> ChildKey:
     return (child.tenant, child.run_id, child.no, child.activation)
 
 
@@ -32,20 +34,20 @@ class ChildRows:
 
     def written_by(self, what: Write) -> list[ChildKey]:
         """The rows that a write changes, in order; each is locked."""
-        told = (self.link_of(one.tenant, one.child_id) for one in what.notices)
-        keys = {(one.tenant, one.run_id, one.no, one.activation) for one in what.recalls}
-        return sorted(keys | {key_of(one) for one in (*what.begun, *told) if one is not None})
+        told = (self.link_of(one.tenant, one.child_id) for one in what.every_row().of(Notice))
+        keys = {(one.tenant, one.run_id, one.no, one.activation) for one in what.every_row().of(Recall)}
+        return sorted(keys | {key_of(one) for one in (*what.rows.of(BegunChild), *told) if one is not None})
 
     def refuse(self, what: Write) -> None:
         """Raise if a child is to start that is not requested any more."""
-        for begun in what.begun:
+        for begun in what.rows.of(BegunChild):
             found = self.links.get(key_of(begun))
             if found is None or found.state is not ChildState.REQUESTED:
                 raise Conflict(NOT_REQUESTED)
 
     def write(self, what: Write) -> None:
         self.refuse(what)
-        for begun in what.begun:
+        for begun in what.rows.of(BegunChild):
             self._put(
                 replace(
                     self.links[key_of(begun)],
@@ -55,9 +57,9 @@ class ChildRows:
                     todo_at=None,
                 )
             )
-        for asked in what.children:
+        for asked in what.every_row().of(Child):
             self._put(asked)
-        for recall in what.recalls:
+        for recall in what.every_row().of(Recall):
             found = self.links.get((recall.tenant, recall.run_id, recall.no, recall.activation))
             if found is not None and found.state in (ChildState.REQUESTED, ChildState.STARTED):
                 is_new = found.state is ChildState.REQUESTED
@@ -71,7 +73,7 @@ class ChildRows:
                         todo_at=recall.recalled_at,
                     )
                 )
-        for notice in what.notices:
+        for notice in what.every_row().of(Notice):
             link = self.link_of(notice.tenant, notice.child_id)
             if link is not None and link.state is ChildState.STARTED:
                 is_awaited = link.mode is ChildMode.AWAITED

@@ -16,10 +16,10 @@ from stepkeep.kernel.decide.decision import Involved
 from stepkeep.kernel.errors import Contended, StepkeepError, StoreUnavailable
 from stepkeep.kernel.machine.rows import Origin, Run, Step
 from stepkeep.kernel.machine.states import STEP_WAITING
-from stepkeep.store.change import Lease, Loaded, More, Propose, Renewed, RunKey, Want, Write
+from stepkeep.store.change import IdempotencyKey, Lease, Loaded, More, Propose, Renewed, RunKey, Want, Write
 from stepkeep.store.protocol import Notification
 from stepkeep.store.records import Quarantine
-from stepkeep.store.rows import Delivery, Firing, KeyWant
+from stepkeep.store.rows import Delivery, Firing, KeyWant, LimitKey, MailboxMessage, ReleasedKey, TriggerChange
 from stepkeep_lab.simulation import queries
 from stepkeep_lab.simulation.delivery_tables import key_of
 from stepkeep_lab.simulation.locks import Locks, Owner
@@ -274,6 +274,18 @@ class Session(Owner):
         tables = self._live()
         loaded.resources.update({tenant: tuple(tables.holds.held(tenant, tables.steps)) for tenant in tenants})
 
+    async def lock_limits(self, keys: Sequence[LimitKey]) -> None:
+        """Lock keys of limits, in one order."""
+        for key in sorted(keys):
+            self._live()
+            await self._database.locks.take(self, ("limit", key))
+
+    def read_limits(self, keys: Sequence[LimitKey], loaded: Loaded) -> None:
+        """Read locked keys of limits, and the lines under them."""
+        rows = self._live().limits
+        loaded.limits.update({key: rows.lock(key, loaded.now) for key in keys})
+        loaded.lines.update((spot[:3], spot[3]) for spot in rows.lines if spot[:3] in set(keys))
+
     async def lock_triggers(self, more: More, loaded: Loaded) -> None:
         """Lock triggers in the order of their names, and read them."""
         there = sorted(key for key in more.triggers if key in self._live().triggers.triggers)
@@ -286,22 +298,23 @@ class Session(Owner):
         """Write, to be seen at the commit. It waits for rows and keys that another transaction is writing."""
         self._live()
         take = self._database.locks.take
-        for tenant, key in what.released_keys:
-            await take(self, ("business", tenant, key))
+        for released in what.rows.of(ReleasedKey):
+            await take(self, ("business", released.tenant, released.key))
         for new in what.new_runs:
             await take(self, ("run", (new.run.tenant, new.run.id)))
-            if new.idempotency is not None:
-                promise = new.idempotency
+            for promise in new.rows.of(IdempotencyKey):
                 await take(self, ("idempotency", *promise.scoped_key))
             if new.run.business_key is not None:
                 await take(self, ("business", new.run.tenant, new.run.business_key))
         for change in what.runs:
             await take(self, ("run", (change.run.tenant, change.run.id)))
-        for changed in what.triggers:
+        for changed in what.rows.of(TriggerChange):
             await take(self, ("trigger", (changed.row.tenant, changed.row.name)))
+        for place in sorted({(one.tenant, one.name, one.key) for one in self._live().limits.ended_by(what.limits)}):
+            await take(self, ("limit", place))
         for child in self._live().children.written_by(what):
             await take(self, ("child", child))
-        for kept in sorted((sent.tenant, sent.key, sent.id) for sent in what.mailbox):
+        for kept in sorted((sent.tenant, sent.key, sent.id) for sent in what.rows.of(MailboxMessage)):
             await take(self, ("mail", kept))
         await self._move_cursors(what, offset)
         tables = self._live()

@@ -79,7 +79,7 @@ class DeliveryRows:
             return moved.get(key) or self.cursors.get(key)
 
         for new in what.new_runs:
-            for cursor in new.deliveries:
+            for cursor in new.rows.of(Delivery):
                 put(cursor)
             for sink in self.sinks_of(new.run.tenant):
                 if sink.takes & Takes.OF_RUNS > Takes.EMITTED:
@@ -88,7 +88,7 @@ class DeliveryRows:
             for cursor in self.of_run((change.run.tenant, change.run.id)):
                 if cursor.takes & Takes.COURSE or (cursor.takes & Takes.ENDINGS and change.run.ended_at is not None):
                     put(_due(replace(cursor, last=change.run.seq), now))
-        for entry in (*(one for new in what.new_runs for one in new.outbox), *what.outbox):
+        for entry in what.every_row().of(OutboxEntry):
             for sink in self.sinks_of(entry.tenant):
                 if sink.takes & Takes.EMITTED and entry.name.startswith(sink.prefix):
                     there = known((entry.tenant, entry.run_id, sink.name))

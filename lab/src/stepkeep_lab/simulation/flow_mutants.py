@@ -25,6 +25,17 @@ FLOW_MUTANTS: tuple[Mutant, ...] = (
         ),
     ),
     Mutant(
+        "flow-own-error-fails-the-run",
+        "an error of the own code of a flow fails its run when no attempt is left",
+        (
+            Edit(
+                "kernel.decide.execution:_exhaust",
+                "draft.planned(step).stays_exhausted or unfit is not None",
+                "draft.planned(step).stays_exhausted",
+            ),
+        ),
+    ),
+    Mutant(
         "flow-tried-code-again",
         "a flow that holds is made ready for code that it has tried",
         (

@@ -300,7 +300,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "message-twice",
         "a message that was taken from the inbox stays in it",
         "decide.draft:Draft.take_message",
-        "self.consumed.append(replace(message, consumed_by=no))",
+        "self.rows.add(taken)",
         "pass",
     ),
     _in_kernel(
@@ -343,7 +343,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "kept-twice",
         "a delivered message stays in the mailbox for the next run",
         "operations.pipeline.start:Starting._deliver",
-        "self.write.mailbox += [delivered(one, request.run_id, self._loaded.now) for one in kept if one.id in taken]",
+        "self.write.rows.take(rows_of(rows))",
         "pass",
     ),
     _one(

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from stepkeep.definition.expressions.compiled_policy import PolicyDocument
+from stepkeep.definition.policy import PolicyDocument
 from stepkeep.kernel.composition.adoption import ContinuationKind
 from stepkeep.kernel.decide.decision import Accepted
 from stepkeep.kernel.decide.stuck import CHOICES

@@ -29,11 +29,11 @@ class HoldRows:
 
     def write(self, what: Write, steps: Steps) -> None:
         """Delete what is not held any more, then add. It is called when the steps are written."""
-        tenants = {hold.tenant for hold in what.holds}
+        tenants = {hold.tenant for hold in what.rows.of(HoldRow)}
         for key, row in list(self.rows.items()):
             if row.tenant in tenants and not _is_held(row, steps):
                 del self.rows[key]
-        for hold in what.holds:
+        for hold in what.rows.of(HoldRow):
             alone = [one for one in self.rows.values() if (one.tenant, one.resource) == (hold.tenant, hold.resource)]
             if hold.mode == "exclusive" and any(one.mode == "exclusive" for one in alone):
                 raise InvariantBroken("a resource has one exclusive holder")

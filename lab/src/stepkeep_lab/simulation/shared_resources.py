@@ -11,6 +11,8 @@ from collections.abc import Iterator, Mapping
 from itertools import combinations
 from typing import Any
 
+from stepkeep.conformance.limits import Claimed, Grant, replay
+from stepkeep.kernel.decide.resources import is_parked
 from stepkeep.kernel.definition import Incompatible
 from stepkeep.kernel.machine.journal import Hop, open_entry
 from stepkeep.kernel.plan import Plan
@@ -41,6 +43,43 @@ def wrong_resources(tables: Tables, plans: Mapping[int, Plan]) -> Iterator[str]:
                 yield f"resources: step {hop.no} of run {run_id} was claimed without those that it needs"
             held[run_id, hop.no] = needed or {}
             yield from _conflicts(held)
+
+
+def wrong_places(tables: Tables) -> Iterator[str]:
+    """Everything that is wrong with the places of claims under limits: the judge replays each key by its numbers, and
+    the rows at the end say what is held."""
+    grants, ended = list[Grant](), set[Claimed]()
+    for key, entries in tables.journal.items():
+        held: dict[int, int] = {}
+        for _, sealed in sorted(entries.items()):
+            entry = open_entry(sealed.body)
+            for hop in entry.hops:
+                if hop.trigger == "claimed":
+                    held[hop.no] = hop.fence or 0
+                    told = (entry.causes[hop.by].detail or {}).get("limits", [])
+                    grants += [Grant((key[1], hop.no, held[hop.no]), entry.at, one) for one in told]
+                elif hop.no in held and (hop.trigger != "completed" or str(hop.target) not in HELD_IN):
+                    ended.add((key[1], hop.no, held.pop(hop.no)))
+    yield from (f"limits: {said}" for said in replay(grants, ended))
+    rows = tables.limits
+    live = {grant.claim for grant in grants} - ended
+    for hold in rows.holds.values():
+        if (hold.run_id, hold.no, hold.fence) not in live:
+            yield f"limits: step {hold.no} of run {hold.run_id} has a place under {hold.name} and no claim"
+    for place, row in rows.keys.items():
+        weight = sum(hold.weight for hold in rows.holds.values() if (hold.tenant, hold.name, hold.key) == place)
+        if weight != row.held:
+            yield f"limits: {row.held} are counted under {place}, and {weight} are held"
+    for wait in rows.waits.values():
+        spot = (wait.tenant, wait.name, wait.key, wait.queue)
+        step = tables.steps.get((wait.tenant, wait.run_id), {}).get(wait.no)
+        is_asleep = rows.lines.get(spot) is None and not rows.keys[spot[:3]].held
+        if step is not None and step.ready_at is not None and is_asleep:
+            yield f"limits: step {wait.no} of run {wait.run_id} waits under a free key, and nothing looks at its line"
+    for key, steps in tables.steps.items():
+        for step in steps.values():
+            if is_parked(step.ready_at) and (*key, step.no) not in rows.waits:
+                yield f"limits: step {step.no} of run {key[1]} is parked, and stands in no line"
 
 
 def wrong_executors(tables: Tables, plans: Mapping[int, Plan]) -> Iterator[str]:

@@ -11,7 +11,7 @@ from stepkeep.kernel.errors import Contended, InvariantBroken
 from stepkeep.kernel.machine.rows import Run
 from stepkeep.kernel.machine.states import RunState
 from stepkeep.store.change import RunKey, Write
-from stepkeep.store.rows import Held, SlotRow
+from stepkeep.store.rows import Held, SlotGrant, SlotRow
 from stepkeep.store.slots import MOST_WORKFLOWS, SlotStore, Waiting, WorkflowSlots
 from stepkeep_lab.simulation.delivery_tables import Asking
 
@@ -27,15 +27,15 @@ class SlotRows:
 
     def refuse(self, what: Write) -> None:
         """Raise if a slot is to be granted to a run that does not wait for one."""
-        for grant in what.granted:
+        for grant in what.rows.of(SlotGrant):
             found = self.rows.get((grant.tenant, grant.run_id))
             if found is None or found.granted_at is not None:
                 raise Contended("another transaction granted a slot: run the whole transaction again")
 
     def write(self, what: Write) -> None:
-        for slot in (new.slot for new in what.new_runs if new.slot is not None):
+        for slot in what.every_row().of(SlotRow):
             self.rows[slot.tenant, slot.run_id] = slot
-        for grant in what.granted:
+        for grant in what.rows.of(SlotGrant):
             key = (grant.tenant, grant.run_id)
             if self.rows[key].granted_at is not None:
                 raise InvariantBroken("a slot is granted to a run once")

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from stepkeep.definition.expressions.compiled_policy import PolicyDocument
+from stepkeep.definition.policy import PolicyDocument
 from stepkeep.kernel.definition import (
     SECOND,
     Approval,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from stepkeep.definition.expressions.compiled_policy import CompiledPolicy
+from stepkeep.definition.policy import CompiledPolicy
 from stepkeep.evidence.people import history
 from stepkeep.kernel.decide.policy import Policy
 from stepkeep.kernel.definition import SECOND, BudgetOf

@@ -75,6 +75,7 @@ from stepkeep_lab.simulation.child_tables import ModelChildren
 from stepkeep_lab.simulation.database import Database, Session, lock_order
 from stepkeep_lab.simulation.delivery_tables import ModelDeliveries
 from stepkeep_lab.simulation.job_tables import ModelJobs
+from stepkeep_lab.simulation.limit_tables import ModelLimits
 from stepkeep_lab.simulation.notifications import ModelNotifier
 from stepkeep_lab.simulation.people_tables import ModelAudit, ModelPeople, ModelQuotas
 from stepkeep_lab.simulation.resource_tables import ModelResources
@@ -236,6 +237,10 @@ class _Change:
             self._holds_keys = True
             await self._wait("lock resources", lambda: self._session.lock_resources(more.resources))
             await self._ask("read holds", lambda: self._session.read_holds(more.resources, self.loaded))
+        if more.limits:
+            self._holds_keys = True
+            await self._wait("lock limits", lambda: self._session.lock_limits(more.limits))
+            await self._ask("read limits", lambda: self._session.read_limits(more.limits, self.loaded))
 
 
 class ModelTransaction:
@@ -284,6 +289,7 @@ class ModelStore(Store):
         self.children = ModelChildren(database, self.wire, self._clock)
         self.slots = ModelSlots(database, self.wire)
         self.resources = ModelResources(database, self.wire)
+        self.limits = ModelLimits(database, self.wire, self._clock)
         self.jobs = ModelJobs(database, self.wire, self._clock)
 
     # -- life --------------------------------------------------------------------------------------------------------

@@ -15,11 +15,13 @@ from stepkeep.kernel.machine.journal import SealedEntry
 from stepkeep.kernel.machine.rows import (
     Attempt,
     ChildMode,
+    Consumed,
     Details,
     Gate,
     GateChange,
     Message,
     OutboxEntry,
+    Requesters,
     Run,
     Step,
     Vote,
@@ -46,10 +48,14 @@ from stepkeep.store.rows import (
     KeyWant,
     Mailbox,
     MailboxMessage,
+    Payload,
+    ReleasedKey,
+    ReleasedUndo,
 )
 from stepkeep_lab.simulation.child_tables import ChildRows
 from stepkeep_lab.simulation.delivery_tables import DeliveryRows
 from stepkeep_lab.simulation.job_tables import JobRows
+from stepkeep_lab.simulation.limit_tables import LimitRows
 from stepkeep_lab.simulation.people_tables import PeopleRows
 from stepkeep_lab.simulation.resource_tables import HoldRows
 from stepkeep_lab.simulation.schema import refuse_run, refuse_step
@@ -94,6 +100,7 @@ class Tables:
         self.children = ChildRows()
         self.slots = SlotRows()
         self.holds = HoldRows()
+        self.limits = LimitRows()
         self.signed_heads: dict[RunKey, dict[str, SignedHead]] = {}
         self.policies: dict[str, list[StoredPolicy]] = {}
         self.settings: dict[tuple[str, str, str], list[StoredSetting]] = {}
@@ -207,9 +214,10 @@ class Tables:
         """Refuse what a real database would: Contended for a row that is not where it was left or is there already,
         InvariantBroken for one that must not be."""
         check_write(what)
-        released = set(what.released_keys)
+        released = {(one.tenant, one.key) for one in what.rows.of(ReleasedKey)}
+        given_up = {(one.tenant, one.run_id) for one in what.rows.of(ReleasedUndo)}
         for new in what.new_runs:
-            self._check_new(new, released, set(what.released_undo))
+            self._check_new(new, released, given_up)
         for change in what.runs:
             before = self.runs.get((change.run.tenant, change.run.id))
             if before is None or before.seq != change.was or self.is_quarantined((before.tenant, before.id)):
@@ -229,10 +237,10 @@ class Tables:
         self._check_record(what)
 
     def _check_new(self, new: NewRun, released: set[tuple[str, str]], given_up: set[RunKey]) -> None:
-        run, promise = new.run, new.idempotency
+        run = new.run
         if (run.tenant, run.id) in self.runs:
             raise Contended(MET)
-        if promise is not None and promise.scoped_key in self.idempotency:
+        if any(promise.scoped_key in self.idempotency for promise in new.rows.of(IdempotencyKey)):
             raise Contended(MET)
         if run.business_key is not None and run.state not in RUN_TERMINAL:
             key = (run.tenant, run.business_key)
@@ -241,7 +249,7 @@ class Tables:
         refuse_run(run)
         for step in new.steps:
             refuse_step(step)
-        for one in new.adoptions:
+        for one in new.rows.of(AdoptionRow):
             taken = (owner for owner in self.adopted_from((one.tenant, one.source_run)) if owner.owned)
             rivals = [owner for owner in taken if owner.source_step == one.source_step]
             if one.owned and any((owner.tenant, owner.run_id) not in given_up for owner in rivals):
@@ -286,18 +294,17 @@ class Tables:
         for entry in what.entries:
             if entry.seq in self.journal.get((entry.tenant, entry.run_id), {}):
                 raise Contended(MET)
-        arrived = {(message.tenant, message.run_id, message.id) for message in what.messages}
-        for message in what.messages:
+        arrived = {(message.tenant, message.run_id, message.id) for message in what.rows.of(Message)}
+        for message in what.rows.of(Message):
             if message.id in self.messages.get((message.tenant, message.run_id), {}):
                 raise Contended(MET)
-        for message in what.consumed:
-            kept = self.messages.get((message.tenant, message.run_id), {}).get(message.id)
-            if kept is None and (message.tenant, message.run_id, message.id) in arrived:
+        for taken in what.rows.of(Consumed):
+            kept = self.messages.get((taken.tenant, taken.run_id), {}).get(taken.id)
+            if kept is None and (taken.tenant, taken.run_id, taken.id) in arrived:
                 continue
             if kept is None or kept.consumed_by is not None:
                 raise Contended(MET)
-
-        for sent in what.mailbox:
+        for sent in what.rows.of(MailboxMessage):
             before = self.mailbox.get((sent.tenant, sent.key, sent.id))
             if before is not None and before.payload is None and before.forget_at > sent.arrived_at:
                 raise Contended(MET)
@@ -310,9 +317,11 @@ class Tables:
     # -- write -------------------------------------------------------------------------------------------------------
     def write(self, what: Write) -> None:
         """Make it so; it was checked."""
-        for key in what.released_keys:
-            self.business.pop(key, None)
-        for run_key in what.released_undo:
+        rows = what.every_row()
+        for released in rows.of(ReleasedKey):
+            self.business.pop((released.tenant, released.key), None)
+        for given_up in rows.of(ReleasedUndo):
+            run_key = (given_up.tenant, given_up.run_id)
             self.adoptions[run_key] = tuple(replace(one, owned=0) for one in self.adoptions.get(run_key, ()))
         for new in what.new_runs:
             self._write_new(new)
@@ -325,28 +334,33 @@ class Tables:
         for entry in what.entries:
             self.journal[entry.tenant, entry.run_id][entry.seq] = entry
             self._place(entry)
-        for message in (*what.messages, *what.consumed):
+        for message in rows.of(Message):
             self.messages[message.tenant, message.run_id][message.id] = message
-        for sent in what.mailbox:
+        for taken in rows.of(Consumed):
+            inbox = self.messages[taken.tenant, taken.run_id]
+            inbox[taken.id] = replace(inbox[taken.id], consumed_by=taken.consumed_by)
+        for sent in rows.of(MailboxMessage):
             self.mailbox[sent.tenant, sent.key, sent.id] = sent
-        for told in what.outbox:
+        for told in rows.of(OutboxEntry):
             self.outbox[told.tenant, told.run_id][told.seq, told.number] = told
-        for gate in what.gates:
+        for gate in rows.of(Gate):
             self.gates[gate.tenant, gate.run_id][gate.no, gate.activation] = gate
-        for gate_change in what.gate_changes:
+        for gate_change in rows.of(GateChange):
             self._change_gate(gate_change)
-        for vote in what.votes:
+        for vote in rows.of(Vote):
             mine = self.votes[vote.tenant, vote.run_id]
             if (vote.no, vote.activation, vote.person) in mine:
                 raise Contended("a person decides once about a gate")
             mine[vote.no, vote.activation, vote.person] = vote
-        for tenant, run_id, asked in what.requesters:
-            self.details[tenant, run_id] = replace(self.details[tenant, run_id], asked_before=asked)
+        for asked in rows.of(Requesters):
+            key = (asked.tenant, asked.run_id)
+            self.details[key] = replace(self.details[key], asked_before=asked.asked_before)
         self.triggers.write(what)
         self.children.write(what)
         self.slots.write(what)
         self.holds.write(what, self.steps)
-        for payload in what.payloads:
+        self.limits.write(what.limits, self)
+        for payload in rows.of(Payload):
             self.payloads.setdefault((payload.tenant, payload.run_id), {})[payload.digest] = payload.body
 
     def votes_of(self, key: RunKey) -> list[Vote]:
@@ -374,13 +388,9 @@ class Tables:
         self.journal[key] = {entry.seq: entry for entry in new.entries}
         for entry in new.entries:
             self._place(entry)
-        self.messages[key] = {message.id: message for message in new.messages}
-        self.outbox[key] = {(told.seq, told.number): told for told in new.outbox}
-        self.gates[key] = {(gate.no, gate.activation): gate for gate in new.gates}
-        self.votes[key] = {}
-        self.adoptions[key] = new.adoptions
-        if new.idempotency is not None:
-            promise = new.idempotency
+        self.messages[key], self.outbox[key], self.gates[key], self.votes[key] = {}, {}, {}, {}
+        self.adoptions[key] = tuple(new.rows.of(AdoptionRow))
+        for promise in new.rows.of(IdempotencyKey):
             self.idempotency[promise.scoped_key] = promise
         if run.business_key is not None and run.state not in RUN_TERMINAL:
             self.business[run.tenant, run.business_key] = run.id
@@ -397,6 +407,7 @@ class Tables:
         self.children.delete(*key)
         self.slots.rows.pop(key, None)
         self.holds.delete(key)
+        self.limits.delete(key)
         self.signed_heads.pop(key, None)
         self.votes.pop(key)
         self.evidence.pop(key, None)

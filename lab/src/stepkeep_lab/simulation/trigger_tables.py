@@ -20,6 +20,7 @@ from stepkeep.store.rows import (
     Backfill,
     Firing,
     FiringState,
+    TriggerChange,
     TriggerKey,
     TriggerRow,
     Watched,
@@ -40,13 +41,13 @@ class TriggerRows:
 
     def check(self, what: Write) -> None:
         """Refuse what a real database would."""
-        for change in what.triggers:
+        for change in what.rows.of(TriggerChange):
             before = self.triggers.get((change.row.tenant, change.row.name))
             if (0 if before is None else before.seq) != change.was:
                 raise Contended("another transaction changed a trigger: run the whole transaction again")
             if change.row.seq <= change.was:
                 raise InvariantBroken("each change of a trigger has a new sequence number")
-        for firing in what.firings:
+        for firing in what.rows.of(Firing):
             kept = self.firings.get((firing.tenant, firing.trigger_name), {}).get(firing.moment)
             if kept is not None and kept.run_id is not None and kept.run_id != firing.run_id:
                 raise InvariantBroken("a moment fires once: its run never changes")
@@ -55,13 +56,13 @@ class TriggerRows:
 
     def write(self, what: Write) -> None:
         """Make it so; it was checked."""
-        for change in what.triggers:
+        for change in what.rows.of(TriggerChange):
             self.triggers[change.row.tenant, change.row.name] = change.row
-        for firing in what.firings:
+        for firing in what.rows.of(Firing):
             mine = self.firings.setdefault((firing.tenant, firing.trigger_name), {})
             kept = mine.get(firing.moment, firing)
             mine[firing.moment] = replace(firing, made_at=kept.made_at, source=kept.source)
-        for one in what.backfills:
+        for one in what.rows.of(Backfill):
             self.backfills[one.tenant, one.id] = one
 
     def holds_back(self, key: RunKey) -> bool:

@@ -37,7 +37,7 @@ from stepkeep_lab.simulation.ledger import Ack, Ledger
 from stepkeep_lab.simulation.limits import wrong_slots
 from stepkeep_lab.simulation.migrated import wrong_migrations
 from stepkeep_lab.simulation.paused import wrong_pauses
-from stepkeep_lab.simulation.shared_resources import wrong_executors, wrong_resources
+from stepkeep_lab.simulation.shared_resources import wrong_executors, wrong_places, wrong_resources
 from stepkeep_lab.simulation.stage import TENANT, Stage
 from stepkeep_lab.simulation.standing import Standing
 from stepkeep_lab.simulation.store import ModelStore
@@ -115,7 +115,7 @@ class Verdict:
             self._ledger.violation(said)
         for said in wrong_slots(self._tables):
             self._ledger.violation(said)
-        for said in wrong_resources(self._tables, self._plans):
+        for said in (*wrong_resources(self._tables, self._plans), *wrong_places(self._tables)):
             self._ledger.violation(said)
         for said in wrong_executors(self._tables, self._plans):
             self._ledger.violation(said)

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from stepkeep.kernel.definition import SECOND
 from stepkeep.kernel.errors import StepkeepError
 from stepkeep.kernel.machine.journal import Cause, Entry, Hop, SealedEntry, seal
-from stepkeep.kernel.machine.rows import Details, Run, Step
+from stepkeep.kernel.machine.rows import Consumed, Details, Run, Step, rows_of
 from stepkeep.kernel.machine.states import RUN_TERMINAL, STEP_TERMINAL, RunState, StepState, StopCause, WorkerState
 from stepkeep.store.change import IdempotencyKey, NewRun, RunChange, Want, Write
 from stepkeep.store.protocol import Store
@@ -114,7 +114,7 @@ async def a_message_again(store: Store, tenant: str, run_id: str, random: Random
     if message is None:
         return None
     again = replace(message, number=1 + max(one.number for one in messages), consumed_by=None)
-    return await _write(store, tenant, run_id, Write(messages=[again]))
+    return await _write(store, tenant, run_id, Write(rows=rows_of([again])))
 
 
 async def a_message_consumed_again(store: Store, tenant: str, run_id: str, random: Random) -> Any:
@@ -122,7 +122,8 @@ async def a_message_consumed_again(store: Store, tenant: str, run_id: str, rando
     message = _pick([one for one in await store.read_messages(tenant, run_id) if one.consumed_by is not None], random)
     if message is None:
         return None
-    return await _write(store, tenant, run_id, Write(consumed=[replace(message, consumed_by=9)]))
+    again = Consumed(tenant=tenant, run_id=run_id, id=message.id, consumed_by=9)
+    return await _write(store, tenant, run_id, Write(rows=rows_of([again])))
 
 
 async def an_entry_again(store: Store, tenant: str, run_id: str, random: Random) -> Any:
@@ -219,7 +220,7 @@ STUCK: tuple[dict[str, Any], ...] = (
 async def a_used_key(store: Store, tenant: str) -> Any:
     """Two runs are born under one idempotency key: the first may be."""
     key = IdempotencyKey(tenant=tenant, operation="lie", key="used", fingerprint="f", run_id=STRANGER)
-    births = [replace(newborn(tenant, run), idempotency=key) for run in (STRANGER, STRANGER.replace("0-7", "1-7"))]
+    births = [replace(newborn(tenant, run), rows=rows_of([key])) for run in (STRANGER, STRANGER.replace("0-7", "1-7"))]
     return [await _write(store, tenant, born.run.id, Write(new_runs=[born])) for born in births]
 
 

@@ -19,6 +19,7 @@ from stepkeep.kernel.decide.decision import Accepted
 from stepkeep.kernel.definition import SECOND, Definition
 from stepkeep.kernel.machine import outcomes
 from stepkeep.kernel.machine.outcomes import Outcome
+from stepkeep.kernel.machine.rows import rows_of
 from stepkeep.kernel.machine.states import Category
 from stepkeep.kernel.people.authority import Caller
 from stepkeep.operations.pipeline.transact import Claim
@@ -206,7 +207,7 @@ async def idempotency_keys_in_order(scene: Scene) -> None:
 
     def promising(run: str, key: str) -> NewRun:
         promise = IdempotencyKey(tenant=TENANT, operation="start", key=key, fingerprint="f", run_id=run)
-        return replace(newborn(TENANT, run), idempotency=promise)
+        return replace(newborn(TENANT, run), rows=rows_of([promise]))
 
     taken = (
         "insert into idempotency_keys (tenant, operation, key, fingerprint, run_id) values ($1, 'start', $2, 'f', $3)"

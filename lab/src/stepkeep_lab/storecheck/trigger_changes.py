@@ -12,6 +12,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from stepkeep.kernel.machine.rows import rows_of
 from stepkeep.kernel.triggers import TriggerKind
 from stepkeep.store.change import Loaded, More, Write
 from stepkeep.store.protocol import Store
@@ -98,7 +99,7 @@ async def _write(store: Store, tenant: str, name: str, change: Change) -> None:
         before = loaded.triggers.get(key)
         rows, firings = change(before or _row(tenant, name))
         was = 0 if before is None else before.seq
-        return Write(triggers=[TriggerChange(was=was, row=row) for row in rows], firings=firings)
+        return Write(rows=rows_of([*(TriggerChange(was=was, row=row) for row in rows), *firings]))
 
     await store.change([], decide)
 

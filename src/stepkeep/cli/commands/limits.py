@@ -1,4 +1,4 @@
-"""`stepkeep slots`, `resources`, `network`, `pause` and `resume`: what keeps work from going on, or lets it."""
+"""`stepkeep slots`, `resources`, `limits`, `network`, `pause`, `resume`: what keeps work from going on, or lets it."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from stepkeep.kernel.errors import InvalidInput
 from stepkeep.operations.runs.causes import queue_words
 
 if TYPE_CHECKING:
+    from stepkeep.operations.limits.limits import LimitDetail, LimitList
     from stepkeep.operations.limits.pauses import PauseList
     from stepkeep.operations.limits.resources import ResourceList
     from stepkeep.operations.limits.slots import SlotList
@@ -92,6 +93,66 @@ def list_resources(found: ResourceList, _: CommandValues) -> None:
         for holder in (*one.holders,) or (None,)
     ]
     table(rows, "no step holds a resource, and no pool has a size: set one with `stepkeep resources set`")
+
+
+limits = Commands("limits", "Limits on steps by key: how many run at once, and how fast they begin.")
+LIMIT = arg("LIMIT", "Its name.")
+KEY = opt("--for", "KEY", "One key of the limit, not all of them.", show_default=False)
+RUNNING = opt("--running", "NUMBER", "How much may run at once under a key.", show_default=False)
+RATE = opt("--rate", "RATE", "How many units may begin in a time, as 100/1m.", show_default=False)
+BURST = opt("--burst", "NUMBER", "How many units may begin at once.")
+WHY = opt("--reason", "TEXT", "Why: it is kept with the change.", show_default=False)
+
+
+@limits.operation(
+    "set", "limits.set", creates=True, name=LIMIT, running=RUNNING, rate=RATE, burst=BURST, key=KEY, reason=WHY
+)
+def set_limit(_: LimitDetail, asked: CommandValues) -> Iterator[str]:
+    """Say how much may run and begin under LIMIT, for each key or for one. Further steps wait; others pass them."""
+    whose = f"limit {asked['name']}" + (f" for {asked['key']}" if asked["key"] else "")
+    yield f"{whose} is set; workers notice it within a second, and what runs goes on"
+    yield f"Who holds it: {asked.command('limits', 'show', asked['name'])}"
+
+
+@limits.operation("clear", "limits.clear", name=LIMIT, key=KEY, reason=WHY)
+def clear_limit(_: LimitList, asked: CommandValues) -> str:
+    """Take back what was set for LIMIT, for all keys or for one. What definitions say stays."""
+    return f"nothing is set for limit {asked['name']}" + (f" and {asked['key']}" if asked["key"] else "")
+
+
+@limits.operation("list", "limits.list")
+def list_limits(found: LimitList, _: CommandValues) -> None:
+    """List the limits, and what is held and waits under each."""
+    rows = [
+        {
+            "limit": one.name,
+            "running": "no limit" if one.running is None else one.running,
+            "rate": one.rate or "no limit",
+            "by": one.said_by or "nobody",
+            "held": f"{one.held} under {one.keys_held} keys",
+            "waiting": one.waiting,
+        }
+        for one in found.limits
+    ]
+    table(rows, "there is no limit: a definition names one, or `stepkeep limits set` does")
+
+
+@limits.operation("show", "limits.show", name=LIMIT, key=KEY, after=None, limit=None)
+def show_limit(found: LimitDetail, _: CommandValues) -> None:
+    """Show LIMIT: its keys in use, who holds them, and what was set."""
+    rows = [
+        {
+            "key": one.key or "(all)",
+            "held": one.held,
+            "waiting": one.waiting,
+            "by": ", ".join(f"{holder.step} of {holder.run_id}" for holder in one.holders[:3]) or "nobody",
+            "since": one.holders[0].since if one.holders else "",
+        }
+        for one in found.in_use
+    ]
+    table(rows, "no step holds it or waits for it")
+    changes = [{"at": one.at, "by": one.by, "content": one.content} for one in found.history]
+    table(changes, "nothing was ever set")
 
 
 network = Commands("network", "What HTTP steps may reach on the internal network.")

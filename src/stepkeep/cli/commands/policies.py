@@ -26,8 +26,7 @@ def test(
 
     A document without cases is only checked.
     """
-    from stepkeep.definition.expressions.compiled_policy import CompiledPolicy
-    from stepkeep.definition.policy import failed_cases, load_policy
+    from stepkeep.definition.policy import CompiledPolicy, failed_cases, load_policy
 
     document, cases = load_policy(file)
     failed = failed_cases(CompiledPolicy(document), cases)

@@ -96,7 +96,7 @@ def _simulated(
 
 def _in_python(report: Report) -> Report:
     """The same report, in the words of a workflow that was written in Python."""
-    from stepkeep.definition.python.words import in_python
+    from stepkeep.definition.findings import in_python
 
     told = [(one, *in_python((), one.message, one.hint)) for one in report.findings]
     return replace(report, findings=tuple(replace(one, message=said, hint=hint) for one, said, hint in told))
@@ -199,7 +199,7 @@ class ChildDefinitions:
 
     def _programs_of(self) -> dict[str, Definition]:
         if self._programs is None:
-            from stepkeep.definition.apps import load_app
+            from stepkeep.definition.python.handlers import load_app
             from stepkeep.definition.python.workflow import workflows_in
 
             own = [f"{self._file.partition('.py:')[0].removesuffix('.py')}.py"] if is_python(self._file) else []

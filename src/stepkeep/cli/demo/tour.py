@@ -27,8 +27,8 @@ from stepkeep.cli.progress import Screen, screen_for
 from stepkeep.cli.render.consoles import Text
 from stepkeep.cli.settings import Settings
 from stepkeep.cli.working import Follower, work_on
-from stepkeep.definition.apps import load_app
 from stepkeep.definition.native.reader import load_text
+from stepkeep.definition.python.handlers import load_app
 from stepkeep.engine import AsyncEngine
 from stepkeep.kernel.definition import Definition
 from stepkeep.kernel.errors import InvalidInput, StepkeepError

@@ -450,7 +450,7 @@ class ShownRun:
             found = quoted(told.raw["severity"])
             say(Code.CONTRADICTION, f"severity is {found}, expected {quoted(severity)}: its trigger")
         most = place.retry.max_attempts + (place.is_checked or place.phase == "check")
-        if line.attempt is not None and line.attempt > most and not place.is_held and place.rule is not None:
+        if line.attempt is not None and line.attempt > most and not place.may_hold and place.rule is not None:
             said_so = f"attempt {line.attempt}, but the definition allows {place.retry.max_attempts}"
             say(Code.ATTEMPT, f"step {quoted(line.step)}: {said_so}")
 

@@ -7,13 +7,14 @@ what may be read where. The kernel's plan, the workers and the views of finished
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Required, TypedDict
 
 import msgspec
+from msgspec import UNSET
 from msgspec.structs import replace
 
-from stepkeep.definition.bounds import DEADLINE, SECOND
+from stepkeep.definition.bounds import DEADLINE, MAX_KEY, MAX_UNITS, SECOND
 from stepkeep.definition.durations import InvalidDuration, parse_duration
 from stepkeep.definition.expressions.expressions import (
     Expression,
@@ -27,10 +28,12 @@ from stepkeep.definition.expressions.limits import MAX_COST, CostBudget, Express
 from stepkeep.definition.expressions.template_text import OPENING, Embedded, split
 from stepkeep.definition.findings import Finding, evaluated, shown
 from stepkeep.kernel.compiler import ConditionView
-from stepkeep.kernel.definition import Definition, StepDefinition, Switch
+from stepkeep.kernel.definition import Definition, Limit, StepDefinition, Switch
 from stepkeep.kernel.errors import ExpressionError
 from stepkeep.kernel.machine.payloads import MADE_HERE, read_reference
+from stepkeep.kernel.machine.rows import Limited
 from stepkeep.kernel.machine.states import StepState
+from stepkeep.kernel.plan import has_keys
 
 _, LONGEST_SLEEP = DEADLINE
 RUN_FIELDS = ("id", "workflow", "version")
@@ -285,6 +288,61 @@ def compile_facts(
     return CompiledFacts(template, definition, condition_cost(known.conditions), opened, sealed)
 
 
+class CompiledKeys:
+    """The keys and units of a step's limits, implementing the kernel's `Keys` protocol. They are limited like an `if`,
+    and stand in the journal and in tables as they are: a payload that is sealed is opened for them."""
+
+    def __init__(
+        self,
+        template: Template,
+        limits: Sequence[Limit],
+        definition: Definition,
+        max_cost: int,
+        opened: Callable[[bytes], bytes] | None,
+    ) -> None:
+        self._template, self._limits, self._definition = template, limits, definition
+        self._max_cost, self._opened = max_cost, opened
+        self.reads: frozenset[str] = template.references
+        self.reads_input: bool = template.uses_input
+
+    def of(self, view: ConditionView) -> tuple[Limited, ...]:
+        """The key and the units of each limit, in their order; raises ExpressionError."""
+        view = plain_view(view, self.reads, self._opened, reads_input=self.reads_input)
+        context = context_of(view, self._definition, self.reads, reads_input=self.reads_input, kept=view.decoded)
+        found: Any = self._template.render(context, CostBudget(self._max_cost, is_condition=True))
+        each = zip(self._limits, found, strict=True)
+        return tuple([Limited(_key(limit, per), _units(limit, units)) for limit, (per, units) in each])
+
+
+def _key(limit: Limit, found: Any) -> str:
+    if limit.per is UNSET:
+        return ""
+    key = found if isinstance(found, str) else msgspec.json.encode(found).decode()
+    if isinstance(found, str | int | float) and 0 < len(key) <= MAX_KEY and key.isprintable():
+        return key
+    raise ExpressionError(
+        f"`per` of the limit {limit.name} comes to {shown(found)}; a key is a number, true or false, or a text of 1 to "
+        f"{MAX_KEY} printable characters."
+    )
+
+
+def _units(limit: Limit, found: Any) -> int:
+    if type(found) is int and 1 <= found <= MAX_UNITS:
+        return found
+    said = f"`units` of the limit {limit.name} come to {shown(found)}; they are a whole number from 1 to {MAX_UNITS:,}."
+    raise ExpressionError(said)
+
+
+def compile_keys(
+    limits: Sequence[Limit], definition: Definition, *, opened: Callable[[bytes], bytes] | None = None
+) -> CompiledKeys:
+    """Compile the keys and units of a step's limits."""
+    known = known_of(definition)
+    written = [["" if one.per is UNSET else one.per, one.units] for one in limits]
+    template = compile_template(written, known.scopes.condition)
+    return CompiledKeys(template, limits, definition, condition_cost(known.conditions), opened)
+
+
 def compile_condition(
     source: str, definition: Definition, *, opened: Callable[[bytes], bytes] | None = None
 ) -> CompiledCondition:
@@ -420,6 +478,7 @@ def known_of(definition: Definition) -> _Known:
         conditions = sum(step.condition is not None for step in definition.steps)
         conditions += sum(step.wait is not None and step.wait.length is not msgspec.UNSET for step in definition.steps)
         conditions += sum(_has_facts(step) for step in definition.steps)
+        conditions += sum(has_keys(step.limits or ()) for step in definition.steps)
         conditions += sum(_of_growth(step) for step in definition.steps)
         if len(_recent) >= 32:
             _recent.clear()

@@ -3,6 +3,10 @@
 The only module that uses the schema library. Nothing is ever fetched, neither from the network nor from files, patterns
 run in linear time, and the work of a check is bounded before it runs (`schema_cost`), so that a schema can neither
 reach out nor hang a process. Front ends, workers, starts and the completion by hand call it.
+
+References to schemas of the registry in a definition: which there are, and the definition with the schemas in place.
+
+Checks the input of a new run against the declared fields and the schema, before the run is created.
 """
 
 from __future__ import annotations
@@ -11,16 +15,28 @@ from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from itertools import islice
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
+from msgspec import UNSET
+from msgspec.structs import replace
 
 from stepkeep.definition.expressions.schema_cost import MAX_STEPS, CostBound, TooCostly, refuse_costly_patterns
-from stepkeep.definition.findings import Finding, Path, kind_of
+from stepkeep.definition.findings import Finding, Path, did_you_mean, kind_of
+from stepkeep.kernel.definition import (
+    Definition,
+    InputField,
+    InputType,
+    Rule,
+    StepDefinition,
+    Switch,
+    encode_definition,
+)
 from stepkeep.kernel.errors import InvalidInput
 
 if TYPE_CHECKING:
     from jsonschema_rs import ValidationError
+
 
 MAX_COMPLAINTS = 5
 TOLD_STEPS = 1_000
@@ -205,3 +221,152 @@ def _said(error: ValidationError) -> str:
 def _one_line(text: str) -> str:
     said = " ".join(text.split())
     return said if len(said) <= _LONGEST else f"{said[:_LONGEST]}…"
+
+
+MAX_RESOLVED_BYTES = 8 * 1024 * 1024
+"""How large a definition with all its schemas may be."""
+
+
+class Known(NamedTuple):
+    """A schema of the registry, and the digest of its canonical JSON."""
+
+    schema: dict[str, Any]
+    digest: str
+
+
+def references_in(definition: Definition) -> dict[str, str]:
+    """The references of a definition, each with the first place that has it."""
+    found: dict[str, str] = {}
+    for place, schema in _schema_fields(definition):
+        ref = reference_of(schema)
+        if ref is not None:
+            found.setdefault(ref, place)
+    return found
+
+
+def _schema_fields(definition: Definition) -> Iterator[tuple[str, Any]]:
+    yield "`input_schema` of the workflow", definition.input_schema
+    yield from (("`output_schema` of the workflow", rule.schema) for rule in definition.rules)
+    for step in definition.work:
+        yield f"`input_schema` of step `{step.name}`", step.input_schema
+        yield f"`output_schema` of step `{step.name}`", step.output_schema
+        if step.undo is not None:
+            yield f"the input schema of the undo of step `{step.name}`", step.undo.input_schema
+
+
+def resolved(definition: Definition, known: Mapping[str, Known]) -> Definition:
+    """The definition with each of these schemas in the place of its reference, and their digests."""
+
+    def put(schema: Any) -> Any:
+        ref = reference_of(schema)
+        return schema if ref is None else known[ref].schema
+
+    whole = replace(
+        definition,
+        input_schema=put(definition.input_schema),
+        rules=tuple(_rule(rule, put(rule.schema)) for rule in definition.rules),
+        steps=tuple(_step(step, put) for step in definition.steps),
+        schemas={ref: known[ref].digest for ref in sorted(known)},
+    )
+    if (size := len(encode_definition(whole))) > MAX_RESOLVED_BYTES:
+        raise InvalidInput(
+            f"{definition.name} has {size} bytes with the schemas it refers to; at most {MAX_RESOLVED_BYTES} fit. "
+            "Use smaller schemas, or fewer steps that are checked by them."
+        )
+    return whole
+
+
+def _rule(rule: Rule, schema: Any) -> Rule:
+    return rule if schema is rule.schema else replace(rule, schema=schema)
+
+
+def _step(step: StepDefinition, put: Any) -> StepDefinition:
+    undo = step.undo
+    if undo is not None:
+        undo = replace(undo, input_schema=put(undo.input_schema))
+    growth = step.growth
+    if isinstance(growth, Switch):
+        growth = replace(growth, cases=tuple(replace(case, step=_step(case.step, put)) for case in growth.cases))
+    own = {"input_schema": put(step.input_schema), "output_schema": put(step.output_schema)}
+    return replace(step, undo=undo, growth=growth, **own)
+
+
+def decode_schema(document: bytes) -> dict[str, Any]:
+    found: dict[str, Any] = msgspec.json.decode(document, type=dict[str, Any])
+    return found
+
+
+_TYPES: dict[InputType, tuple[type, ...]] = {
+    InputType.STRING: (str,),
+    InputType.INTEGER: (int,),
+    InputType.NUMBER: (int, float),
+    InputType.BOOLEAN: (bool,),
+    InputType.OBJECT: (dict,),
+    InputType.ARRAY: (list,),
+}
+
+
+def is_declared(definition: Definition) -> bool:
+    """Whether a definition says anything about the input of its runs."""
+    return definition.input_fields is not None or definition.input_schema is not UNSET
+
+
+def is_quick(definition: Definition, size: int) -> bool:
+    """Whether an input of so many bytes is checked in far less than a millisecond."""
+    return definition.input_schema is UNSET or is_at_hand(definition.input_schema, size)
+
+
+def check_json_input(definition: Definition, given: bytes) -> None:
+    """The same as `check_input`, for the JSON of an input."""
+    check_input(definition, msgspec.json.decode(given))
+
+
+def check_input(definition: Definition, given: Any) -> None:
+    """Raise InvalidInput, naming every field that is missing, unknown or of another type than declared, and every
+    place that does not match the schema."""
+    if definition.input_schema is not UNSET:
+        misfits(f"the input of {definition.name}", definition.input_schema, given)
+    if definition.input_fields is None:
+        return
+    if not isinstance(given, Mapping):
+        wanted = ", ".join(definition.input_fields) or "no fields"
+        raise InvalidInput(f"the input of {definition.name} must be an object with: {wanted}.")
+    problems = list(_problems(definition, given))
+    if problems:
+        raise InvalidInput(f"the input of {definition.name} does not fit: {' '.join(problems)}")
+
+
+def _problems(definition: Definition, given: Mapping[str, Any]) -> Iterator[str]:
+    fields = definition.input_fields or ()
+    for name in fields:
+        field = definition.input_types.get(name, InputField())
+        if name not in given:
+            if field.required:
+                yield f"`{name}` is missing{_meaning(field)}."
+        elif not _is(given[name], field.type):
+            yield f"`{name}` must be {field.type}, not {_kind(given[name])}{_meaning(field)}."
+    for name in given:
+        if name not in fields:
+            yield f"`{name}` is not declared. {did_you_mean(name, fields)}".rstrip()
+
+
+def _meaning(field: InputField) -> str:
+    return f" ({field.description})" if isinstance(field.description, str) else ""
+
+
+def _is(value: Any, wanted: InputType) -> bool:
+    if wanted is InputType.ANY:
+        return True
+    if isinstance(value, bool):
+        return wanted is InputType.BOOLEAN
+    if wanted is InputType.INTEGER and isinstance(value, float):
+        return value.is_integer()
+    return isinstance(value, _TYPES[wanted])
+
+
+def _kind(value: Any) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "boolean"
+    return next((str(name) for name, kinds in _TYPES.items() if isinstance(value, kinds)), type(value).__name__)

@@ -16,13 +16,13 @@ from msgspec.structs import replace
 
 from stepkeep.definition.bounds import MAX_ADDED
 from stepkeep.definition.expressions.objects import Expr, steps_read
+from stepkeep.definition.expressions.scope import secrets_read
 from stepkeep.definition.expressions.template_text import OPENING
 from stepkeep.definition.findings import Finding, Path, located
 from stepkeep.definition.native.reader import accepted, examine
 from stepkeep.definition.python.handlers import decorated_name
 from stepkeep.definition.python.registry import Registry
 from stepkeep.definition.python.workflow import StepRef, Workflow, plain, with_inferred
-from stepkeep.definition.secrets import secrets_read
 from stepkeep.definition.text.document import path_text
 from stepkeep.edges.safe_text import type_name
 from stepkeep.kernel.definition import Definition, QueueSpec, StepDefinition
@@ -48,6 +48,7 @@ _NOT_ADDED = {
     "on_exhausted": "Add an `approval` behind it.",
     "transactional": "Name it in the definition.",
     "resources": "Name them at a step of the definition.",
+    "limits": "Name them at a step of the definition.",
     "hooks": "Write them in the definition.",
     "order": "The steps begin in the order of the list.",
 }

@@ -13,8 +13,8 @@ import msgspec
 
 from stepkeep.definition.expressions.conditions import compile_truth
 from stepkeep.definition.expressions.expressions import Scope, compile_template
-from stepkeep.definition.secrets import is_secret_name
-from stepkeep.definition.text.strict_json import strict_json
+from stepkeep.definition.expressions.scope import is_secret_name
+from stepkeep.definition.text.json_text import strict_json
 from stepkeep.edges.safe_text import inert_line
 from stepkeep.kernel.errors import ExpressionError, InvalidInput
 from stepkeep.network.signatures import Headers, SignatureRefused, SignedDelivery, body_id, verify, verify_github

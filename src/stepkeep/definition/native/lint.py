@@ -2,6 +2,10 @@
 
 Warnings stop nothing. They consider written values, not defaults. `stepkeep check` shows them all; those on fields that
 have no effect are shown wherever a definition enters.
+
+Finds texts in a definition that look like secrets: a definition is stored, shown and exported.
+
+Finds where an expression reads the output of a step that may have none: it may be skipped, or fail and be tolerated.
 """
 
 from __future__ import annotations
@@ -11,20 +15,172 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
 
+import msgspec
 from msgspec import UNSET
 from pydantic import BaseModel
 
 from stepkeep.definition.durations import format_duration
-from stepkeep.definition.expressions.missing_outputs import missing_outputs
-from stepkeep.definition.findings import MAX_PROBLEMS, Finding, Path
-from stepkeep.definition.native.gates import gate_advice
+from stepkeep.definition.expressions.template_text import OPENING, Embedded, split
+from stepkeep.definition.findings import MAX_PROBLEMS, Finding, Path, texts_in
+from stepkeep.definition.native.checks import gate_advice, rules_of
 from stepkeep.definition.native.graph import Ancestry
-from stepkeep.definition.native.literal_secrets import literal_secrets
-from stepkeep.definition.native.switches import case_advice
-from stepkeep.definition.native.written import StepBlock, WorkflowBlock
-from stepkeep.kernel.definition import Definition, Effect, StepDefinition, Worked, templates_of
+from stepkeep.definition.native.growth import case_advice
+from stepkeep.definition.native.written import RuleBlock, StepBlock, UndoBlock, WorkflowBlock
+from stepkeep.kernel.definition import Definition, Effect, OnDeadline, StepDefinition, Worked, templates_of
 from stepkeep.kernel.machine.states import OnFailure, StepState
+
+_STEP = r"""\bsteps(?:\[["']((?:[^"'\\]|\\.)*)["']\]|\.([A-Za-z_][A-Za-z0-9_]*))"""
+_READ = re.compile(_STEP + r"\.output\b")
+_ASKED = re.compile(rf"has\(\s*{_STEP}\.output\b|{_STEP}\.state\b")
+_TRUTHS = ("condition", "expression", "until", "as_long_as", "when", "length")
+"""Fields whose text is an expression as a whole."""
+
+
+class MissingOutput(NamedTuple):
+    """A step (None: the run itself) that reads the output of another one, which may have none."""
+
+    place: int | None
+    reader: str | None
+    read: str
+
+
+def missing_outputs(definition: Definition) -> Iterator[MissingOutput]:
+    """Every such place, in the order of the steps; the output and the rules of the run last."""
+    uncertain = _may_have_none(definition)
+    if not uncertain:
+        return
+    required = {
+        step.name: [edge.step for edge in step.depends_on if edge.allow == (StepState.SUCCEEDED,)]
+        for step in definition.steps
+    }
+    for place, step in enumerate(definition.steps):
+        names = [name for name in _reads(step) if name in uncertain and name != step.name]
+        certain = _required_by(step.name, required) if names else frozenset()
+        yield from (MissingOutput(place, step.name, name) for name in names if name not in certain)
+    final = {"output": definition.output, "rules": msgspec.to_builtins(definition.rules)}
+    yield from (MissingOutput(None, None, name) for name in _read_in(final) if name in uncertain)
+
+
+def _may_have_none(definition: Definition) -> set[str]:
+    """The steps that may end without an output in a run that goes on."""
+    followers: dict[str, list[str]] = defaultdict(list)
+    for step in definition.steps:
+        for edge in step.depends_on:
+            if StepState.SKIPPED not in edge.allow:
+                followers[edge.step].append(step.name)
+    front = [step.name for step in definition.steps if may_skip(step)]
+    found = set(front)
+    while front:
+        front = [name for one in front for name in followers[one] if name not in found]
+        found.update(front)
+    return found
+
+
+def may_skip(step: StepDefinition) -> bool:
+    """Whether a step may end as skipped, or as failed, in a run that goes on."""
+    is_tolerated = step.on_failure in (OnFailure.SKIP, OnFailure.CONTINUE)
+    return (
+        step.condition is not None
+        or is_tolerated
+        or (step.approval is not None and step.approval.on_deadline is OnDeadline.SKIP)
+    )
+
+
+def _required_by(name: str, required: dict[str, list[str]]) -> frozenset[str]:
+    """The steps that have succeeded whenever this one runs."""
+    found, front = set[str](), [name]
+    while front:
+        front = [before for one in front for before in required.get(one, ()) if before not in found]
+        found.update(front)
+    return frozenset(found)
+
+
+def _reads(step: StepDefinition) -> list[str]:
+    asked = set() if step.condition is None else _names(_ASKED, step.condition)
+    return [name for name in _read_in(msgspec.to_builtins(step)) if name not in asked]
+
+
+def _read_in(value: Any) -> list[str]:
+    """The steps whose outputs the expressions in plain data read without asking."""
+    found: dict[str, None] = {}
+    todo: list[tuple[str, Any]] = [("", value)]
+    while todo:
+        key, part = todo.pop()
+        if isinstance(part, dict):
+            todo += part.items()
+        elif isinstance(part, list | tuple):
+            todo += [(key, one) for one in part]
+        elif isinstance(part, str):
+            for text in _expressions(key, part):
+                asked = _names(_ASKED, text)
+                found.update((name, None) for name in sorted(_names(_READ, text)) if name not in asked)
+    return list(found)
+
+
+def _expressions(key: str, text: str) -> list[str]:
+    if OPENING in text:
+        return [piece.source for piece in split(text) if isinstance(piece, Embedded)]
+    return [text] if key in _TRUTHS else []
+
+
+def _names(pattern: re.Pattern[str], text: str) -> set[str]:
+    return {next(name for name in found.groups() if name) for found in pattern.finditer(text)}
+
+
+SHORTEST = 8
+HINT = "Write `${{ secret.NAME }}` and give the value to the worker: it is then stored nowhere."
+
+_NAMES = re.compile(
+    r"passw(or)?d|passphrase|secret|token|api.?key|private.?key|credential|^authorization$", re.IGNORECASE
+)
+_FORMS = re.compile(
+    r"\b(AKIA[0-9A-Z]{16}|gh[pousr]_[A-Za-z0-9]{20,}|xox[abpr]-[A-Za-z0-9-]{10,}|[rs]k_live_[A-Za-z0-9]{10,})"
+    r"|-----BEGIN [A-Z ]*PRIVATE KEY-----"
+)
+
+
+def literal_secrets(step: StepBlock, path: Path) -> Iterator[Finding]:
+    """One finding for each text of a step and its undo that looks like a secret."""
+    blocks: list[tuple[Path, StepBlock | UndoBlock | RuleBlock]] = [(path, step)]
+    if step.undo is not None:
+        blocks.append(((*path, "undo"), step.undo))
+    blocks += [((*path, key, place), rule) for key, rules in rules_of(step).items() for place, rule in enumerate(rules)]
+    for at, block in blocks:
+        parts: dict[str, Any] = {"with": block.with_}
+        if block.command is not None:
+            parts["command"] = {"argv": block.command.argv, "env": block.command.env}
+        if not isinstance(block, RuleBlock) and block.http is not None:
+            parts["http"] = {"url": block.http.url, "headers": block.http.headers, "body": block.http.body}
+        for where, name in _suspicious(parts):
+            said = f"`{name}` of step `{step.name}` looks like a secret, and a definition is stored and shown."
+            yield Finding((*at, *where), said, HINT)
+
+
+def _suspicious(value: Any) -> Iterator[tuple[Path, str]]:
+    for path, part in texts_in(value):
+        if OPENING not in part and path:
+            name = next((str(key) for key in reversed(path) if isinstance(key, str)), "")
+            if _FORMS.search(part) or _has_password(part) or (_NAMES.search(name) and _is_value(part)):
+                yield path, name
+
+
+def _is_value(text: str) -> bool:
+    """Whether a text may be a secret: one word, perhaps behind a scheme such as Bearer, and not short."""
+    words = text.split(" ")
+    return len(words) <= 2 and len(words[-1]) >= SHORTEST
+
+
+def _has_password(text: str) -> bool:
+    if "://" not in text:
+        return False
+    try:
+        return bool(urlsplit(text).password)
+    except ValueError:
+        return False
+
 
 MANY_STEPS = 10
 LOOK_ALIKE = re.compile(r"\$\{\s*((?:input|steps)\b[^{}]*?)\s*\}|(?<!\$)\{\{\s*((?:input|steps)\b[^{}]*?)\s*\}\}")

@@ -17,13 +17,14 @@ from stepkeep.definition.findings import Finding, Path, Source, as_written, loca
 from stepkeep.definition.native.advice import advised, log_ignored_once
 from stepkeep.definition.native.build import build
 from stepkeep.definition.native.checks import (
+    check_duties,
     check_edges,
+    check_gates,
     check_handlers,
     check_rule_handlers,
     check_step,
     check_workflow,
 )
-from stepkeep.definition.native.gates import check_duties, check_gates
 from stepkeep.definition.native.graph import Ancestry, Node, check_graph
 from stepkeep.definition.native.lint import lint
 from stepkeep.definition.native.references import check_expressions
@@ -31,8 +32,7 @@ from stepkeep.definition.native.transition_hooks import check_hook_handlers, che
 from stepkeep.definition.native.triggers import check_triggers
 from stepkeep.definition.native.written import StepBlock, WorkflowBlock
 from stepkeep.definition.policy import check_policy
-from stepkeep.definition.python.declared import check_declared
-from stepkeep.definition.python.flow_code import flow_advice
+from stepkeep.definition.python.declared import check_declared, flow_advice
 from stepkeep.definition.python.registry import Registry
 from stepkeep.definition.text.complaints import complaints
 from stepkeep.definition.text.document import Syntax, parse_document, read_document

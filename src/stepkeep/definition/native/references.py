@@ -11,14 +11,13 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from stepkeep.definition.expressions.compiler import message_scope
 from stepkeep.definition.expressions.conditions import Scopes, compile_truth, scopes_of
 from stepkeep.definition.expressions.expressions import InvalidExpression, Scope, compile_template
 from stepkeep.definition.expressions.limits import ExpressionBudget
-from stepkeep.definition.expressions.message_tests import message_scope
 from stepkeep.definition.expressions.template_text import OPENING
 from stepkeep.definition.findings import MAX_PROBLEMS, Finding, Path, texts_in
-from stepkeep.definition.native.checks import rules_of
-from stepkeep.definition.native.gates import gates_of
+from stepkeep.definition.native.checks import gates_of, rules_of
 from stepkeep.definition.native.graph import Ancestry
 from stepkeep.definition.native.written import RuleBlock, StepBlock, UndoBlock
 
@@ -74,6 +73,10 @@ def _in_step(step: StepBlock, path: Path, scopes: Scopes, ancestry: Ancestry | N
                 yield from _truth(text, (*path, "wait", key), scope, who, earlier)
     for key, gate in gates_of(step):
         yield from _template(gate.facts, (*path, key, "facts"), scopes.condition, who, earlier)
+    for place, limit in enumerate(step.limits):
+        for key, text in (("per", limit.per), ("units", limit.units)):
+            if isinstance(text, str):
+                yield from _template(text, (*path, "limits", place, key), scopes.condition, who, earlier)
     inputs = scopes.inputs
     if step.map is not None:
         inputs = scopes.item_inputs

@@ -13,11 +13,11 @@ from typing import NamedTuple
 import msgspec
 
 from stepkeep.definition import bounds
+from stepkeep.definition.expressions.scope import is_secret_name
 from stepkeep.definition.expressions.template_text import OPENING
 from stepkeep.definition.findings import Finding, Path, did_you_mean
 from stepkeep.definition.native.written import HookBlock, WorkflowBlock
 from stepkeep.definition.python.registry import Registry
-from stepkeep.definition.secrets import is_secret_name
 from stepkeep.kernel.definition import Hook
 from stepkeep.kernel.machine.states import RunState, StepState
 from stepkeep.network.failures import RequestFailed

@@ -2,22 +2,66 @@
 
 `build` fills in the defaults that depend on other parts. Short forms (a name for `{step: name}`, a text for `{event:
 text}`) are expanded here. The published JSON Schema is generated from these models.
+
+What a workflow says about the archives of its runs: which endings are archived, where, and how long runs are kept.
+
+The native format as a JSON Schema, for editors and other programs: made from the models, never by hand.
 """
 
 from __future__ import annotations
 
+import json
+import sys
 from collections import Counter
+from collections.abc import Callable
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
+import msgspec
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
 from pydantic_core import PydanticCustomError
 
 from stepkeep.definition import bounds
 from stepkeep.definition.expressions.template_text import OPENING
-from stepkeep.definition.native.archive_policy import ENDINGS, FOLDER, FOREVER, IN_OTHER_WORDS, Ending
 from stepkeep.definition.native.validators import Attempts, DurationText, Word, duration, filled, given, literal, within
 from stepkeep.definition.native.validators import short as _short
+from stepkeep.kernel.definition import Definition
+
+KEY: Final = "archive"
+FOREVER: Final = "forever"
+FOLDER: Final = ".state/archive"
+
+Ending = Literal["succeeded", "failed", "cancelled", "rolled_back"]
+ENDINGS: Final = ("succeeded", "failed", "cancelled", "rolled_back")
+IN_OTHER_WORDS: Final = {"completed": "succeeded"}
+"""How a workstream names an ending."""
+
+
+class ArchivePolicy(msgspec.Struct, frozen=True, kw_only=True):
+    """The declared policy. `keep` is microseconds after the end by ending, or `forever`."""
+
+    on: tuple[str, ...] = ENDINGS
+    to: str = FOLDER
+    keep: dict[str, int | str] = {}
+
+    def keeps(self, state: str, ended_at: int, now: int) -> bool:
+        """Whether a run that has ended so must not be deleted yet."""
+        kept = self.keep.get(state)
+        return kept is not None and (isinstance(kept, str) or ended_at + kept > now)
+
+
+def about_archive(block: ArchiveBlock | None) -> dict[str, dict[str, object]]:
+    """The part of `about` that says it; nothing where nothing is written."""
+    if block is None:
+        return {}
+    return {KEY: {"on": sorted(set(block.on)), "to": block.to, "keep": dict(sorted(block.keep.items()))}}
+
+
+def policy_of(definition: Definition) -> ArchivePolicy | None:
+    """What a definition says about archives."""
+    said = definition.about.get(KEY)
+    return None if said is None else msgspec.convert(said, ArchivePolicy)
+
 
 Name = Annotated[str, StringConstraints(pattern=f"^{bounds.NAME.pattern}$")]
 HandlerName = Annotated[str, StringConstraints(pattern=f"^{bounds.HANDLER_NAME.pattern}$")]
@@ -94,8 +138,43 @@ Amount = Annotated[Any, BeforeValidator(_amount, json_schema_input_type=Literal[
 """How much of a resource a step needs."""
 
 
+def _rate(value: Any) -> Any:
+    """`100/1m` as units and microseconds."""
+    units, _, period = value.partition("/") if isinstance(value, str) else ("", "", "")
+    if not (units.isascii() and units.isdigit() and 1 <= int(units[:12]) <= bounds.MAX_UNITS and period):
+        most = {"most": f"{bounds.MAX_UNITS:,}"}
+        raise PydanticCustomError("rate", "must be units and a time, such as 100/1m, of 1 to {most} units", most)
+    return int(units), duration(period, bounds.LIMIT_PERIOD)
+
+
+def _units(value: Any) -> Any:
+    is_number = isinstance(value, int) and not isinstance(value, bool)
+    if (isinstance(value, str) and OPENING in value) or (is_number and 1 <= value <= bounds.MAX_UNITS):
+        return value
+    most = {"most": f"{bounds.MAX_UNITS:,}"}
+    raise PydanticCustomError("units", "must be a whole number from 1 to {most}, or an expression", most)
+
+
+def _per(value: Any) -> Any:
+    if isinstance(value, str) and OPENING in value:
+        return value
+    raise PydanticCustomError("per", "must have an expression: ${{ input.customer }}; leave it out for one key")
+
+
 class Block(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class LimitBlock(Block):
+    """A limit on the claims of a step: how many under one key run at once, and how fast they begin."""
+
+    name: Name
+    per: Annotated[Any, BeforeValidator(_per, json_schema_input_type=str)] = None
+    running: int | None = Field(default=None, ge=1, le=bounds.MAX_SLOTS)
+    weight: int = Field(default=1, ge=1, le=bounds.MAX_SLOTS)
+    rate: Annotated[Any, BeforeValidator(_rate, json_schema_input_type=str)] = None
+    burst: int = Field(default=1, ge=1, le=bounds.MAX_UNITS)
+    units: Annotated[Any, BeforeValidator(_units, json_schema_input_type=str | int)] = 1
 
 
 class RetryBlock(Block):
@@ -409,6 +488,7 @@ class StepBlock(Block):
     capabilities: list[Word] = []
     queue: QueueName = ""
     resources: dict[Word, Amount] = Field(default={}, max_length=bounds.MAX_RESOURCES)
+    limits: list[Annotated[LimitBlock, _short("name", LimitBlock)]] = Field(default=[], max_length=bounds.MAX_LIMITS)
     order: Annotated[int | None, given(int)] = Field(default=None, ge=0, le=bounds.MAX_ORDER)
     description: Text = ""
     hooks: Hooks = []
@@ -529,3 +609,53 @@ class WorkflowBlock(Block):
     triggers: list[TriggerBlock] = Field(default=[], max_length=bounds.MAX_TRIGGERS)
     hooks: Hooks = []
     steps: list[StepBlock] = Field(min_length=1, max_length=bounds.MAX_STEPS)
+
+
+_WORK = ("uses", "command", "http", "agent")
+_KINDS = {"StepBlock": (*_WORK, "approval", "wait", "sleep", "workflow", "switch"), "UndoBlock": _WORK}
+
+
+def native_schema() -> dict[str, Any]:
+    """The schema as data.
+
+    >>> native_schema()["required"]
+    ['workflow', 'steps']
+    """
+    schema: dict[str, Any] = json.loads(schema_text())
+    return schema
+
+
+def schema_text() -> str:
+    """The schema as it is published."""
+    return published(WorkflowBlock, "Stepkeep workflow, native format", _one_kind_of_work)
+
+
+def _one_kind_of_work(schema: dict[str, Any]) -> None:
+    for name, kinds in _KINDS.items():
+        schema["$defs"][name]["oneOf"] = [{"required": [kind]} for kind in kinds]
+        schema["$defs"][name]["dependentRequired"] = {"agent": ["action"], "action": ["agent"]}
+
+
+def published(model: type[BaseModel], title: str, amend: Callable[[dict[str, Any]], None]) -> str:
+    """A model as the text of a JSON Schema; `amend` adds what the model cannot express."""
+    schema = tidied(model.model_json_schema(by_alias=True, mode="validation"))
+    amend(schema)
+    whole = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": title, **schema}
+    return json.dumps(whole, indent=2, ensure_ascii=False) + "\n"
+
+
+def tidied(node: Any, *, names: bool = False) -> Any:
+    """Without titles that repeat each key, and without optional nulls."""
+    if isinstance(node, list):
+        return [tidied(item) for item in node]
+    if not isinstance(node, dict):
+        return node
+    return {
+        key: tidied(value, names=key in {"properties", "$defs"})
+        for key, value in node.items()
+        if names or not (key == "title" or (key == "default" and value is None))
+    }
+
+
+if __name__ == "__main__":
+    sys.stdout.write(schema_text())

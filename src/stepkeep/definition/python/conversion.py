@@ -3,6 +3,8 @@
 Inputs are JSON: dates, enums, decimals, UUIDs, dataclasses, msgspec structs and pydantic models are made from it. A
 parameter without an annotation, or with one that has no JSON form, receives its value unchanged. The worker calls it
 where the handler runs, because models may run user code.
+
+Remembers what is read of a function, for as long as the function lives. Pure but for that memory.
 """
 
 from __future__ import annotations
@@ -10,15 +12,40 @@ from __future__ import annotations
 import sys
 import typing
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from inspect import Parameter, signature
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
+from weakref import WeakKeyDictionary
 
 import msgspec
 
-from stepkeep.definition.python.remembered import for_each_function
-from stepkeep.definition.python.signature import read_signature
+from stepkeep.definition.python.registry import read_signature
 from stepkeep.edges.safe_text import exception_message, inert_line
 from stepkeep.kernel.errors import InvalidInput
+
+T = TypeVar("T")
+Function = Callable[..., Any]
+
+
+def for_each_function(read: Callable[[Function], T]) -> Callable[[Function], T]:
+    """The same function with a memory; a callable that cannot be remembered is read each time.
+
+    >>> for_each_function(lambda function: function.__name__)(print)
+    'print'
+    """
+    known: WeakKeyDictionary[Function, T] = WeakKeyDictionary()
+
+    def remembered(function: Function) -> T:
+        with suppress(TypeError):
+            if (found := known.get(function)) is not None:
+                return found
+        found = read(function)
+        with suppress(TypeError):
+            known[function] = found
+        return found
+
+    return remembered
+
 
 Convert = Callable[[Any], Any]
 

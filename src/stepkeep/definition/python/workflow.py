@@ -20,13 +20,11 @@ from stepkeep.definition import arguments
 from stepkeep.definition.bounds import HANDLER_NAME
 from stepkeep.definition.durations import format_duration
 from stepkeep.definition.expressions.objects import Expr, steps_read
-from stepkeep.definition.findings import Path
+from stepkeep.definition.findings import Path, in_python
 from stepkeep.definition.native.reader import CheckReport, accepted, examine
 from stepkeep.definition.python.handlers import name_of, registry_of
-from stepkeep.definition.python.listeners import hook_name
-from stepkeep.definition.python.registry import Function, Output, Registry
+from stepkeep.definition.python.registry import Function, Output, Registry, hook_name
 from stepkeep.definition.python.retry import Duration, Retry, written_retry
-from stepkeep.definition.python.words import in_python
 from stepkeep.definition.text.document import path_text
 from stepkeep.edges.safe_text import html_table, plain_text, type_name
 from stepkeep.kernel.definition import Definition
@@ -99,6 +97,7 @@ class WorkOptions(StepOptions, total=False):
     capabilities: Sequence[str]
     queue: str
     resources: Mapping[str, Literal["exclusive", "shared"] | int]
+    limits: Sequence[str | Mapping[str, Any]]
     map: Condition | Mapping[str, Any]
     repeat: Mapping[str, Any]
     flow: Mapping[str, Any]

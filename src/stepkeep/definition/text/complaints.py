@@ -14,6 +14,7 @@ from pydantic_core import ErrorDetails
 
 from stepkeep.definition import bounds
 from stepkeep.definition.findings import (
+    KEYS_ARE_LIMITS,
     MAX_PROBLEMS,
     NOT_EVALUATED,
     Finding,
@@ -89,7 +90,8 @@ def _complaint(detail: ErrorDetails, data: Any, root: type[BaseModel]) -> Iterat
     path, name = local, _named(local)
     kind, value, context = detail["type"], detail["input"], detail.get("ctx", {})
     if kind == "expression":
-        yield Finding(path, f"{name} is taken as it is written.", NOT_EVALUATED, key=is_key)
+        hint = KEYS_ARE_LIMITS if "resources" in path else NOT_EVALUATED
+        yield Finding(path, f"{name} is taken as it is written.", hint, key=is_key)
     elif is_key:
         rule = _RULES.get(str(context.get("pattern")), "a short text")
         name = f"`{local[-1]}`" if local[-1] else "An empty text"

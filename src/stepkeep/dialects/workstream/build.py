@@ -10,8 +10,8 @@ from collections.abc import Mapping
 
 from msgspec import UNSET
 
-from stepkeep.definition.native.archive_policy import about_archive
-from stepkeep.definition.native.rule_words import VERSION, rule_capabilities
+from stepkeep.definition.native.build import VERSION, rule_capabilities
+from stepkeep.definition.native.written import about_archive
 from stepkeep.dialects.workstream.named_rules import Commands, final_rules, post_of, pre_of
 from stepkeep.dialects.workstream.repository import program_directory, with_repository
 from stepkeep.dialects.workstream.written import RepositoryBlock, TaskBlock, WorkstreamBlock

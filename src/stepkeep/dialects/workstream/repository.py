@@ -13,10 +13,10 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from stepkeep.definition.built_in import WORKTREE
 from stepkeep.definition.expressions.template_text import OPENING
 from stepkeep.definition.findings import Finding, Path
-from stepkeep.definition.native.rule_words import rule_capabilities
+from stepkeep.definition.native.build import rule_capabilities
+from stepkeep.definition.python.registry import WORKTREE
 from stepkeep.dialects.workstream.written import RepositoryBlock, TaskBlock
 from stepkeep.kernel.definition import (
     SECOND,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Required, TypedDict
 
-from stepkeep.definition.native.rule_words import VERSION
+from stepkeep.definition.native.build import VERSION
 from stepkeep.dialects.dialect import DomainEvent, LogLine, Teller
 from stepkeep.dialects.workstream.derivation import TASK_ENDED, TaskView, derive_workstream_state
 from stepkeep.dialects.workstream.machine import FINAL_STEPS

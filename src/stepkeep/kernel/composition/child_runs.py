@@ -68,7 +68,7 @@ def open_child(draft: Draft, step: Step, of: int | None) -> bool:
         todo_at=draft.now,
     )
     if not continues:
-        draft.children.append(asked)
+        draft.rows.add(asked)
     note = replace(step.note or Note(), activation=draft.seq, child=asked.child_id)
     due_at = None if is_detached or child.deadline is None else draft.now + child.deadline
     waiting = draft.move(step, StepTrigger.CHILDREN_STARTED, of=of, due_at=due_at, note=note)
@@ -100,7 +100,7 @@ def ask_for_successor(draft: Draft) -> None:
         if call.state is not StepState.SUCCEEDED or call.note.child is None or call.note.activation is None:
             continue
         definition = draft.plan.definition
-        draft.children.append(
+        draft.rows.add(
             Child(
                 tenant=call.tenant,
                 run_id=call.run_id,
@@ -144,7 +144,7 @@ def begin_hook(draft: Draft, hook: Step, of: int | None = None) -> None:
         todo_at=draft.now,
         undoes=None if hook.note is None else hook.note.undoes,
     )
-    draft.children.append(asked)
+    draft.rows.add(asked)
     note = replace(hook.note or Note(), activation=draft.seq, child=asked.child_id)
     draft.move(hook, StepTrigger.CHILDREN_STARTED, of=of, note=note)
 
@@ -162,7 +162,7 @@ def recall(draft: Draft, step: Step) -> None:
     planned, plan = draft.planned(step), draft.plan
     on_failure = planned.on_failure if planned.owner is None else plan.steps[planned.owner].on_failure
     undoes = OnFailure.COMPENSATE in (draft.policy, on_failure) or plan.definition.compensate_always
-    draft.recalls.append(
+    draft.rows.add(
         Recall(
             tenant=step.tenant,
             run_id=step.run_id,

@@ -293,6 +293,8 @@ def _add(draft: Draft, owner: PlannedStep, index: int) -> None:
     assert segment is not None
     no, queue = segment.element(index), draft.plan.element_queue(segment, index)
     step = draft.add(Step(tenant=run.tenant, run_id=run.id, no=no, queue=queue, priority=run.priority))
+    if owner.keys is not None and (known := draft.step(owner.no).note) is not None:
+        step = draft.noted(step, limited=known.limited)
     if draft.planned(step).kind.starts_child:
         open_child(draft, step, owner.no)
     else:

@@ -139,10 +139,9 @@ MOST_TRIED = 20
 """How many digests of code that did not fit a flow remembers: the newest ones."""
 
 
-def hold_unfit(note: Note, code: str) -> Note:
-    """The note of a flow that holds, because this code does not fit. It records ends of calls without waking."""
-    tried = (*(one for one in note.tried if one != code), code)[-MOST_TRIED:]
-    return replace(note, exhausted=True, tried=tried, woken_by=None)
+def tried_code(note: Note, code: str) -> Note:
+    """The note of a flow that has tried this code. While it holds, ends of calls are recorded without waking it."""
+    return replace(note, tried=(*(one for one in note.tried if one != code), code)[-MOST_TRIED:])
 
 
 def change_code(draft: Draft, event: CodeChanged) -> Reply:

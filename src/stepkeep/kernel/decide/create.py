@@ -250,7 +250,7 @@ def _differs(planned: PlannedStep) -> bool:
     wait = planned.kind.wait
     has_own_time = wait is not None and (wait.until is not msgspec.UNSET or wait.length is not msgspec.UNSET)
     owns = planned.segment is not None or planned.kind.starts_child
-    return planned.condition is not None or planned.gate is not None or has_own_time or owns
+    return any((planned.condition, planned.gate, planned.keys, has_own_time, owns))
 
 
 def _after(moment: int | None, now: int) -> int | None:

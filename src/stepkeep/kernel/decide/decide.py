@@ -64,7 +64,7 @@ from stepkeep.kernel.machine.events import (
     caller_of,
 )
 from stepkeep.kernel.machine.invariants import check_decision
-from stepkeep.kernel.machine.rows import Message, Step
+from stepkeep.kernel.machine.rows import Message, Requesters, Step
 from stepkeep.kernel.machine.states import (
     RUN_TERMINAL,
     OnFailure,
@@ -158,15 +158,16 @@ def start(draft: Draft, event: RunStarted) -> Reply:
         raise Missing(Need(duties=True))
     before = sorted(involved.requesters)
     if event.actor not in before:
-        draft.asked_before = asked_json((*before, event.actor))
-        check_requesters(event.run_id, draft.asked_before)
-    draft.requested("run_started", event, {"asked_before": before} if draft.asked_before else None)
+        asked = asked_json((*before, event.actor))
+        check_requesters(event.run_id, asked)
+        draft.rows.put(Requesters, [Requesters(tenant=event.tenant, run_id=event.run_id, asked_before=asked)])
+    draft.requested("run_started", event, {"asked_before": before} if Requesters in draft.rows else None)
     begin(draft)
     return Accepted({"state": draft.state})
 
 
 def message(draft: Draft, event: MessageArrived) -> Reply:
-    if event.id in draft.snapshot.seen or any(kept.id == event.id for kept in draft.messages):
+    if event.id in draft.snapshot.seen or any(kept.id == event.id for kept in draft.rows.of(Message)):
         return Accepted({"id": event.id}, repeated=True)
     _refuse_ended(draft)
     if _listens(draft) and meet_waits(draft, event):
@@ -181,7 +182,7 @@ def message(draft: Draft, event: MessageArrived) -> Reply:
         tenant=event.tenant,
         run_id=event.run_id,
         id=event.id,
-        number=(draft.seq << 20) + len(draft.messages),
+        number=(draft.seq << 20) + len(draft.rows.of(Message)),
         name=event.name,
         payload=event.payload,
         sender=event.actor,

@@ -14,20 +14,7 @@ from msgspec.structs import replace
 from stepkeep.kernel.decide.policy import Policy
 from stepkeep.kernel.errors import InvalidInput, Refused
 from stepkeep.kernel.machine.journal import SealedEntry
-from stepkeep.kernel.machine.rows import (
-    Attempt,
-    Child,
-    Details,
-    Gate,
-    GateChange,
-    Message,
-    Origin,
-    OutboxEntry,
-    Recall,
-    Run,
-    Step,
-    Vote,
-)
+from stepkeep.kernel.machine.rows import Attempt, Details, Message, Origin, Rows, Run, Step
 from stepkeep.kernel.people.authority import Authority, Caller
 from stepkeep.kernel.plan import Plan
 
@@ -187,15 +174,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     added: tuple[Step, ...] = ()
     claimed: tuple[Step, ...] = ()
     attempts: tuple[Attempt, ...] = ()
-    messages: tuple[Message, ...] = ()
-    consumed: tuple[Message, ...] = ()
-    outbox: tuple[OutboxEntry, ...] = ()
-    opened: tuple[Gate, ...] = ()
-    gates: tuple[GateChange, ...] = ()
-    votes: tuple[Vote, ...] = ()
-    children: tuple[Child, ...] = ()
-    recalls: tuple[Recall, ...] = ()
-    asked_before: bytes | None = None
-    """The requesters of the run, if they change: an idle one was started by another person."""
+    rows: Rows = msgspec.field(default_factory=Rows)
+    """All other rows: what most decisions do not have."""
     entry: SealedEntry | None = None
     only_hot: bool = False

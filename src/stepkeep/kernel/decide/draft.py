@@ -20,16 +20,15 @@ from stepkeep.kernel.machine.journal import RUN_ENTITY, Cause, Entry, Hop, seal
 from stepkeep.kernel.machine.outcomes import Outcome
 from stepkeep.kernel.machine.rows import (
     Attempt,
-    Child,
+    Consumed,
     Gate,
     GateChange,
     Message,
     Note,
     OutboxEntry,
-    Recall,
+    Rows,
     Run,
     Step,
-    Vote,
 )
 from stepkeep.kernel.machine.states import (
     RUN_TERMINAL,
@@ -111,47 +110,39 @@ class Draft:
     """Mutable state of one decision."""
 
     __slots__ = (
-        "asked_before",
         "attempts",
         "category",
         "cause",
         "causes",
-        "children",
         "claimed",
         "clock",
-        "consumed",
         "decoded",
         "due_at",
         "ended_at",
         "error",
         "failed",
-        "gates",
         "hops",
         "inbox",
         "inbox_count",
         "leased",
         "line",
-        "messages",
         "moving",
         "new_steps",
         "now",
         "only_hot",
         "open",
-        "opened",
-        "outbox",
         "owners",
         "plan",
         "policy",
         "ready",
-        "recalls",
         "rollback",
+        "rows",
         "seq",
         "snapshot",
         "started_at",
         "state",
         "steps",
         "undoing",
-        "votes",
     )
 
     def __init__(self, snapshot: Snapshot, now: int) -> None:
@@ -183,20 +174,12 @@ class Draft:
         self.hops: list[Hop] = []
         self.causes: list[Cause] = []
         self.attempts: list[Attempt] = []
-        self.messages: list[Message] = []
-        self.consumed: list[Message] = []
-        self.outbox: list[OutboxEntry] = []
-        self.opened: list[Gate] = []
-        self.gates: list[GateChange] = []
-        self.votes: list[Vote] = []
-        self.children: list[Child] = []
-        self.recalls: list[Recall] = []
+        self.rows = Rows()
         self.ready: list[int] = []
         self.line: list[int] | None = None
         self.claimed: list[int] = []
         self.owners: dict[int, str] = {}
         self.decoded: dict[str, tuple[bytes, Any]] = {}
-        self.asked_before: bytes | None = None
         self.only_hot = True
 
     # -- looking ---------------------------------------------------------------------------------------------------
@@ -380,12 +363,12 @@ class Draft:
 
     def change_gate(self, step: Step, activation: int, level: int, **changes: Any) -> None:
         """Change the row of a gate. One that opens in this entry is written as it is at the end of the entry."""
-        for place, gate in enumerate(self.opened if activation == self.seq else ()):
+        for place, gate in enumerate(self.rows.of(Gate) if activation == self.seq else ()):
             if gate.no == step.no:
                 plain = {name: str(value) if name == "outcome" else value for name, value in changes.items()}
-                self.opened[place] = replace(gate, level=level, **plain)
+                self.rows[Gate][place] = replace(gate, level=level, **plain)
                 return
-        self.gates.append(
+        self.rows.add(
             GateChange(
                 tenant=step.tenant, run_id=step.run_id, no=step.no, activation=activation, level=level, **changes
             )
@@ -433,6 +416,11 @@ class Draft:
     def put(self, step: Step) -> None:
         """Keep a changed row whose state is unchanged."""
         self.steps[step.no] = step
+
+    def noted(self, step: Step, **noted: Any) -> Step:
+        """The step with these fields of its note, for the move that follows."""
+        self.only_hot = False
+        return replace(step, note=replace(step.note or Note(), **noted))
 
     def add(self, step: Step) -> Step:
         """Add a new row, pending."""
@@ -507,12 +495,12 @@ class Draft:
 
     def emit(self, name: str, payload: bytes) -> None:
         run = self.snapshot.run
-        self.outbox.append(
+        self.rows.add(
             OutboxEntry(
                 tenant=run.tenant,
                 run_id=run.id,
                 seq=self.seq,
-                number=len(self.outbox),
+                number=len(self.rows.of(OutboxEntry)),
                 name=name,
                 payload=payload,
                 created_at=self.now,
@@ -530,12 +518,13 @@ class Draft:
             if message.name == name and (accepts is None or accepts(message)):
                 self.inbox.remove(message)
                 self.inbox_count -= 1
-                self.consumed.append(replace(message, consumed_by=no))
+                taken = Consumed(tenant=message.tenant, run_id=message.run_id, id=message.id, consumed_by=no)
+                self.rows.add(taken)
                 return message
         return None
 
     def keep_message(self, message: Message) -> None:
-        self.messages.append(message)
+        self.rows.add(message)
         if message.consumed_by is None:
             self.inbox_count += 1
             if self.inbox is not None:
@@ -583,15 +572,7 @@ class Draft:
             added=tuple([self.steps[no] for no in sorted(self.new_steps)]) if self.new_steps else (),
             claimed=self._still_held() if self.claimed else (),
             attempts=tuple(self.attempts),
-            messages=tuple(self.messages),
-            consumed=tuple(self.consumed),
-            outbox=tuple(self.outbox),
-            opened=tuple(self.opened),
-            gates=tuple(self.gates),
-            votes=tuple(self.votes),
-            children=tuple(self.children),
-            recalls=tuple(self.recalls),
-            asked_before=self.asked_before,
+            rows=self.rows,
             entry=entry,
             only_hot=only_hot,
         )

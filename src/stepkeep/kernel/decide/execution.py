@@ -15,10 +15,11 @@ from msgspec.structs import replace
 
 from stepkeep.kernel.composition.added import add_rows, await_added, is_stopping, misfit_of_added, open_added, owner_of
 from stepkeep.kernel.composition.child_runs import ask_for_successor
-from stepkeep.kernel.composition.flows import GrownRecord, calls_told, hold_unfit, settled_calls, suspend
+from stepkeep.kernel.composition.flows import GrownRecord, calls_told, settled_calls, suspend, tried_code
 from stepkeep.kernel.decide.decision import Accepted, Reply
 from stepkeep.kernel.decide.draft import Draft
 from stepkeep.kernel.decide.failure import FAILED, RULES, Settled, fail_for_good
+from stepkeep.kernel.decide.limits import asked_of, places_detail
 from stepkeep.kernel.decide.progress import hold_reported, next_message, retry_now, settle
 from stepkeep.kernel.decide.resources import grants_detail, resources_of
 from stepkeep.kernel.decide.retry import asked_delay, delay_after, is_in_time, may_retry, may_retry_lost
@@ -78,8 +79,12 @@ def claim(draft: Draft, event: StepClaimed) -> Reply:
     detail: dict[str, Any] = {}
     if draft.plan.sets_aside:
         _check_resources(draft, step, event)
+        _check_limits(draft, step, event)
         detail |= {"resources": grants_detail(event.resources)} if event.resources else {}
+        detail |= {"limits": places_detail(event.limits)} if event.limits else {}
         detail |= _check_owner(draft, step, event)
+    if any(one.units for one in event.limits):
+        step = draft.noted(step, paid=step.attempts + 1)
     draft.caused_by("step_claimed", event.actor, detail)
     draft.move(
         step,
@@ -98,6 +103,15 @@ def _check_resources(draft: Draft, step: Step, event: StepClaimed) -> None:
     given = {one.name: one.amount for one in event.resources}
     if (needed := resources_of(draft.planned(step))) != given:
         raise Conflict(f"step {event.no} of run {event.run_id} needs {', '.join(needed) or 'no resources'}; it waits")
+
+
+def _check_limits(draft: Draft, step: Step, event: StepClaimed) -> None:
+    """A claim has a place under each limit of its step, or under none."""
+    given = [(one.name, one.key) for one in event.limits]
+    asked = [(one.limit.name, one.key) for one in asked_of(draft.planned(step), step)]
+    if given != asked:
+        named = ", ".join(name for name, _ in asked) or "no limits"
+        raise Conflict(f"step {event.no} of run {event.run_id} counts under {named}; it waits")
 
 
 def _check_owner(draft: Draft, step: Step, event: StepClaimed) -> dict[str, str]:
@@ -181,9 +195,9 @@ def _asked_for(outcome: Outcome, planned: PlannedStep) -> ReportRecord | None:
         return {"plan_grown": {planned.name: {"calls": calls_told(outcome)}}} if outcome.calls else None
     if not isinstance(outcome, Failed):
         return None
+    asked: ReportRecord = {} if outcome.unfit is None else {"unfit": outcome.unfit}
     if outcome.final or outcome.unrun:
-        return {"final": True}
-    asked: ReportRecord = {}
+        return {**asked, "final": True}
     if outcome.delay is not None:
         asked["retry_in_us"] = outcome.delay
     if outcome.error_class is not None and planned.retry.classes is not UNSET:
@@ -202,7 +216,7 @@ def _fits(planned: PlannedStep, step: Step, outcome: Outcome) -> bool:
         return isinstance(outcome, ABOUT_CHECKED_STEPS)
     if isinstance(outcome, Failed) and outcome.unrun:
         return planned.has_pre
-    if isinstance(outcome, Suspended) or (isinstance(outcome, Released) and outcome.unfit is not None):
+    if isinstance(outcome, Suspended) or (isinstance(outcome, Released | Failed) and outcome.unfit is not None):
         return planned.kind.is_flow
     return not isinstance(outcome, ABOUT_RULES) or planned.phase is Phase.CHECK
 
@@ -316,7 +330,7 @@ def _failed(draft: Draft, step: Step, outcome: Failed) -> Settled | None:
         hold_reported(draft, step, error)
         return None
     final = outcome.final or outcome.unrun
-    return _after_failure(draft, step, category, error, outcome.delay, final, outcome.error_class)
+    return _after_failure(draft, step, category, error, outcome.delay, final, outcome.error_class, outcome.unfit)
 
 
 def _asks_people(draft: Draft, step: Step) -> bool:
@@ -339,8 +353,11 @@ def _after_failure(
     delay: int | None,
     final: bool,
     error_class: ErrorClass | None = None,
+    unfit: str | None = None,
 ) -> Settled | None:
     retry, counted = draft.planned(step).retry, step.attempts + 1
+    if final and unfit is not None:
+        return _exhaust(draft, step, category, error, unfit, attempts=counted)
     if final:
         return fail_for_good(draft, step, FAILED, category, error, attempts=counted)
     used = counted - _spent(step)
@@ -348,17 +365,22 @@ def _after_failure(
     pause = max(pause, 0)
     retried = may_retry(retry, category, used, error_class)
     if not retried or not is_in_time(retry, draft.now + pause, _began_at(draft, step)):
-        return _exhaust(draft, step, category, error, attempts=counted)
+        return _exhaust(draft, step, category, error, unfit, attempts=counted)
     if draft.state is RunState.STOPPING:
         draft.move(step, StepTrigger.CANCELLED, attempts=counted, category=category, error=error)
         return None
     return _retry(draft, step, StepTrigger.RETRY_SCHEDULED, pause, attempts=counted, category=category, error=error)
 
 
-def _exhaust(draft: Draft, step: Step, category: Category, error: str, **tally: Any) -> Settled | None:
-    """No attempt is left: the step fails, or holds for a decision if its definition says so and its run goes on."""
-    if draft.planned(step).stays_exhausted and step.state is StepState.RUNNING and draft.state is not RunState.STOPPING:
-        note = replace(step.note or Note(), exhausted=True, tried=(), woken_by=None)
+def _exhaust(
+    draft: Draft, step: Step, category: Category, error: str, unfit: str | None = None, **tally: Any
+) -> Settled | None:
+    """No attempt is left: the step fails, or holds for a decision if its definition says so and its run goes on. A flow
+    whose own code failed holds in any case, until other code is there."""
+    holds = draft.planned(step).stays_exhausted or unfit is not None
+    if holds and step.state is StepState.RUNNING and draft.state is not RunState.STOPPING:
+        note = replace(step.note or Note(), exhausted=True, woken_by=None)
+        note = replace(note, tried=()) if unfit is None else tried_code(note, unfit)
         draft.move(step, StepTrigger.HELD_EXHAUSTED, category=category, error=error, note=note, **tally)
         return None
     return fail_for_good(draft, step, FAILED, category, error, **tally)
@@ -389,7 +411,7 @@ def _released(draft: Draft, step: Step, outcome: Released) -> Settled | None:
     if draft.state is RunState.STOPPING:
         draft.move(step, StepTrigger.CANCELLED)
     elif outcome.unfit is not None:
-        note = hold_unfit(step.note or Note(), outcome.unfit)
+        note = replace(tried_code(step.note or Note(), outcome.unfit), exhausted=True, woken_by=None)
         draft.move(step, StepTrigger.HELD_UNFIT, error=outcome.reason, note=note)
     else:
         # Not `make_ready`: that would offer the step to the very worker that just let go of it.

@@ -164,6 +164,13 @@ def open_step(draft: Draft, step: Step, of: int | None = None) -> Settled | None
         if not holds:
             draft.move(step, StepTrigger.CONDITION_FALSE, of=of)
             return Settled(step.no, StepState.SKIPPED)
+    if planned.keys is not None:
+        try:
+            limited = planned.keys.of(view_of(draft, planned.keys))
+        except ExpressionError as error:
+            said = f"the key of a limit cannot be evaluated: {error}"
+            return fail_for_good(draft, step, CONDITION, Category.VALIDATION, said, of=of)
+        step = draft.noted(step, limited=limited)
     if (stopped := judged(draft, step, of)) is not None:
         return _stop_or_hold(draft, step, stopped, of)
     if planned.hold is not None:

@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from stepkeep.kernel.decide.limits import limits_of
 from stepkeep.kernel.definition import Amount
 from stepkeep.kernel.machine.events import ResourceGrant
 from stepkeep.kernel.machine.states import Phase
@@ -24,6 +25,11 @@ SHARED = "shared"
 AWAITS_RESOURCES = 100_000_000_000_000_000
 """Added to the `ready_at` of a step that is set aside: a moment in the year 5138. The order of arrival is kept."""
 
+PARKED, PARKED_END = 2 * AWAITS_RESOURCES, 250_000_000_000_000_000
+"""Between these is the `ready_at` of a step that waits under a key of a limit (`limit_waits`): nothing looks for it but
+what the end of a claim under that key wakes. A claim that finds the key full adds `AWAITS_RESOURCES` once more, which
+is no line of the journal."""
+
 NO_RESOURCES: Mapping[str, Amount] = {}
 
 
@@ -34,18 +40,27 @@ def resources_of(planned: PlannedStep) -> Mapping[str, Amount]:
 
 
 def is_set_aside(plan: Plan, planned: PlannedStep) -> bool:
-    """Whether a step is claimed by a query of its own: it needs resources, or duties rule out some owners."""
-    return plan.sets_aside and bool(resources_of(planned) or plan.duties_on(planned))
+    """Whether a step is claimed by a query of its own: it needs resources, is limited, or duties rule out some
+    owners."""
+    return plan.sets_aside and bool(resources_of(planned) or limits_of(planned) or plan.duties_on(planned))
 
 
 def awaits_resources(ready_at: int | None) -> bool:
-    """Whether a step with this `ready_at` is set aside: claimed with its resources, by an owner that may execute it."""
-    return ready_at is not None and AWAITS_RESOURCES <= ready_at < 2 * AWAITS_RESOURCES
+    """Whether a step with this `ready_at` is set aside: claimed with its resources and places, by an owner that may
+    execute it."""
+    return ready_at is not None and AWAITS_RESOURCES <= ready_at < PARKED_END
+
+
+def is_parked(ready_at: int | None) -> bool:
+    """Whether a step with this `ready_at` waits under a key of a limit."""
+    return ready_at is not None and PARKED <= ready_at < PARKED_END
 
 
 def ready_since(ready_at: int) -> int:
     """Since when a step is ready, whether it waits for resources or not."""
-    return ready_at - AWAITS_RESOURCES if awaits_resources(ready_at) else ready_at
+    if not awaits_resources(ready_at):
+        return ready_at
+    return ready_at - (PARKED if ready_at >= PARKED else AWAITS_RESOURCES)
 
 
 def grants_detail(grants: Iterable[ResourceGrant]) -> list[dict[str, Any]]:

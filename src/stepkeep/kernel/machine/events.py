@@ -49,11 +49,35 @@ class ResourceGrant(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     most: int | None = None
 
 
+class LimitGrant(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A place under one key that is given to a claim. `seq` counts the grants of the key. `revision` is that of the
+    tenant's rule, 0 if the definition's counts. `freed` are the grants that ended since the one before.
+
+    With `most`: `held` units were held before it, and `weight` are added. With `rate`: `units` are charged, and the
+    bucket is empty again at `tat` (microseconds since 1970).
+    """
+
+    name: str
+    key: str
+    seq: int
+    revision: int
+    weight: int
+    held: int
+    freed: tuple[int, ...] = ()
+    most: int | None = None
+    rate: int | None = None
+    period: int | None = None
+    burst: int | None = None
+    units: int | None = None
+    tat: int | None = None
+
+
 class StepClaimed(Event, frozen=True, kw_only=True, gc=False):
     """A worker asks for a ready step. The claim query proposed it; the kernel decides.
 
     `queues` are the queues that the worker asked for: it must not pass over a step of these with a lower number.
-    `resources` are those that the step needs, and that no other step holds. `owner` is that of the worker's key.
+    `resources` are those that the step needs, and that no other step holds. `limits` are its places under its limits.
+    `owner` is that of the worker's key.
     """
 
     no: int
@@ -61,6 +85,7 @@ class StepClaimed(Event, frozen=True, kw_only=True, gc=False):
     lease: int
     queues: frozenset[int] = frozenset()
     resources: tuple[ResourceGrant, ...] = ()
+    limits: tuple[LimitGrant, ...] = ()
     owner: str | None = None
 
 

@@ -45,7 +45,8 @@ class Failed(Outcome, frozen=True, kw_only=True, gc=False):
     """The attempt failed. `delay` is the backoff that the handler asked for; `final` rules out another attempt.
 
     `unrun`: a rule before the handler did not hold, so that the handler did not run. `error_class` is how another
-    system failed, where that is known.
+    system failed, where that is known. `unfit` is a digest of the code of a flow that raised by itself, and not for a
+    call: where it would fail for good, it holds for other code instead.
     """
 
     category: Category
@@ -54,6 +55,7 @@ class Failed(Outcome, frozen=True, kw_only=True, gc=False):
     final: bool = False
     unrun: bool = False
     error_class: ErrorClass | None = None
+    unfit: str | None = None
 
 
 class TimedOut(Outcome, frozen=True, kw_only=True, gc=False):

@@ -6,7 +6,9 @@ database clock. Payloads are encoded JSON, which the kernel never decodes.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from enum import StrEnum
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -22,6 +24,51 @@ from stepkeep.kernel.machine.states import (
     StopCause,
     WorkerState,
 )
+
+R = TypeVar("R", bound=msgspec.Struct)
+
+
+class Rows(dict[type[msgspec.Struct], list[Any]]):
+    """Rows by their type, each list in order. A type without rows is absent: an empty value writes nothing.
+
+    A new type of row needs no place here, nor in what carries rows from a decision to a store.
+    """
+
+    __slots__ = ()
+
+    def add(self, row: msgspec.Struct) -> None:
+        kind = type(row)
+        if kind in self:
+            self[kind].append(row)
+        else:
+            self[kind] = [row]
+
+    def of(self, kind: type[R]) -> Sequence[R]:
+        """The rows of one type."""
+        return self.get(kind, ())
+
+    def put(self, kind: type[R], rows: Iterable[R]) -> None:
+        """Replace the rows of one type."""
+        if found := list(rows):
+            self[kind] = found
+        else:
+            self.pop(kind, None)
+
+    def take(self, others: Rows) -> None:
+        """Add all rows of these."""
+        for kind, rows in others.items():
+            if kind in self:
+                self[kind] += rows
+            else:
+                self[kind] = rows.copy()
+
+
+def rows_of(rows: Iterable[msgspec.Struct]) -> Rows:
+    """These rows, by their types."""
+    made = Rows()
+    for row in rows:
+        made.add(row)
+    return made
 
 
 class Run(msgspec.Struct, frozen=True, gc=False):
@@ -230,6 +277,13 @@ class Called(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=F
     reads: tuple[Read, ...] = ()
 
 
+class Limited(msgspec.Struct, frozen=True, gc=False):
+    """What a step asks of one of its limits: the key and the units of its rate."""
+
+    key: str
+    units: int = 1
+
+
 class Checkpoint(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What a handler recorded while it ran: the name, the value (JSON, or a reference to it), the fence of the attempt
     that recorded it, and when. It is never changed; later attempts of the step are given the value."""
@@ -260,7 +314,9 @@ class Note(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fal
     step that owns some. `call`: the template of a step that a flow or a handler added, and of its undo. `activation`:
     the sequence of the journal entry that asked for its child, `child`: the id of that run; an adopted step keeps it.
     `undoes`: the child that this undo step rolls back. `violations`: the refusals of this step that are on record, as
-    person and rule. `checkpoints`: what its handler recorded while it ran, by `ctx.once`.
+    person and rule. `checkpoints`: what its handler recorded while it ran, by `ctx.once`. `limited`: of each limit of
+    the step, the key and the units, as they came out when it opened. `paid`: the attempt for which the rates were last
+    charged.
     """
 
     event: str | None = None
@@ -293,6 +349,8 @@ class Note(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fal
     undoes: str | None = None
     violations: tuple[tuple[str, str], ...] = ()
     checkpoints: tuple[Checkpoint, ...] = ()
+    limited: tuple[Limited, ...] = ()
+    paid: int | None = None
 
 
 class Step(msgspec.Struct, frozen=True, gc=False):
@@ -368,6 +426,23 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     sender: str
     arrived_at: Moment
     consumed_by: StepNo | None = None
+
+
+class Consumed(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A message of the inbox that a step takes. A write must find it unconsumed."""
+
+    tenant: str
+    run_id: str
+    id: str
+    consumed_by: int
+
+
+class Requesters(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """`asked_before` of a run's details from now on: an idle run was started by another person."""
+
+    tenant: str
+    run_id: str
+    asked_before: bytes
 
 
 class OutboxEntry(msgspec.Struct, frozen=True, kw_only=True, gc=False):

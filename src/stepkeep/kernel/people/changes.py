@@ -196,7 +196,7 @@ def _open_anew(draft: Draft, step: Step, opening: Opening, changes: Changes) -> 
         draft.change_gate(
             step, opening.activation, opening.level, closed_at=draft.now, outcome=StepTrigger.CHANGES_REQUESTED
         )
-    draft.opened.append(
+    draft.rows.add(
         Gate(
             tenant=step.tenant,
             run_id=step.run_id,

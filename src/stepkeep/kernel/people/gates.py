@@ -39,7 +39,7 @@ def open_gate(draft: Draft, step: Step, gate: Approval, facts: Mapping[str, Any]
     deadline = kept_deadline(draft, step, after(draft.now, gate.deadline))
     earlier = () if step.note is None else step.note.deciders
     opening = Opening(activation=draft.seq, at=draft.now, deadline=deadline, shown=digest, earlier=earlier)
-    draft.opened.append(
+    draft.rows.add(
         Gate(
             tenant=step.tenant,
             run_id=step.run_id,

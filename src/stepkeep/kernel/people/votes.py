@@ -169,7 +169,7 @@ def _count(draft: Draft, step: Step, gate: Approval, opening: Opening, chosen: C
     record = _record(draft, event, chosen, opening, evidence)
     detail = {"step": name, **{key: value for key, value in record.items() if key in JOURNALED and value}}
     draft.requested("gate_decided", event, detail)
-    draft.votes.append(_vote(step, opening, chosen, event, draft.now, evidence))
+    draft.rows.add(_vote(step, opening, chosen, event, draft.now, evidence))
     deciders = tuple(dict.fromkeys((*_deciders(step), event.actor, voice.subject)))
     lent = _lent(step) if voice.on_behalf_of is None else (*_lent(step), (event.actor, voice.on_behalf_of))
     note = replace(step.note or Note(), opening=opening, deciders=deciders, lent=tuple(dict.fromkeys(lent)))

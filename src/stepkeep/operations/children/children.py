@@ -35,6 +35,7 @@ from stepkeep.operations.pipeline.start import StartBatch, Starter, StartRequest
 from stepkeep.operations.pipeline.transact import Transactor
 from stepkeep.operations.runs.waiting import RunResult, read_results
 from stepkeep.store.change import Loaded, More, RunKey, Write
+from stepkeep.store.rows import BegunChild
 
 LIMIT = 100
 """How many children one sweep looks after."""
@@ -317,5 +318,14 @@ class _FirstOfChild(StartBatch):
             [answer] = self.answers
             if isinstance(answer, Exception):
                 raise answer
-            found.begun = [replace(self._child, started_at=loaded.now)]
+            asked = self._child
+            found.rows.add(
+                BegunChild(
+                    tenant=asked.tenant,
+                    run_id=asked.run_id,
+                    no=asked.no,
+                    activation=asked.activation,
+                    started_at=loaded.now,
+                )
+            )
         return found

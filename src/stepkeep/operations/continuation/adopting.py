@@ -14,7 +14,7 @@ from stepkeep.kernel.errors import Conflict, NotFound
 from stepkeep.kernel.machine.states import RUN_TERMINAL
 from stepkeep.kernel.people.authority import Caller
 from stepkeep.store.change import Loaded, RunKey, Want, Write
-from stepkeep.store.rows import AdoptionRow
+from stepkeep.store.rows import AdoptionRow, ReleasedUndo
 
 
 class Continuing(Protocol):
@@ -91,7 +91,7 @@ class Continuations:
         continuation = request.continuation
         if continuation is not None and continuation.how.owns_undo:
             self._retried.add((request.caller.tenant, continuation.run_id))
-            write.released_undo.append((request.caller.tenant, continuation.run_id))
+            write.rows.add(ReleasedUndo(request.caller.tenant, continuation.run_id))
 
 
 def refuse_second_owner(continuation: Continuation, tenant: str, rows: Iterable[AdoptionRow]) -> None:

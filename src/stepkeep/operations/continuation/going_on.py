@@ -46,8 +46,9 @@ from stepkeep.operations.pipeline.plans import plan_for, plan_of
 from stepkeep.operations.pipeline.start import Started, Starter, StartRequest
 from stepkeep.operations.pipeline.transact import Transactor
 from stepkeep.operations.runs.views import read_snapshot
-from stepkeep.store.change import ANY_CALLER, Payload
+from stepkeep.store.change import ANY_CALLER
 from stepkeep.store.records import WholeRun
+from stepkeep.store.rows import Payload
 
 _canonical = msgspec.json.Encoder(order="sorted").encode
 

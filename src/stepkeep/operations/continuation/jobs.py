@@ -30,8 +30,9 @@ from stepkeep.operations.continuation.migrating import migrate
 from stepkeep.operations.continuation.pausing import pause_run, read_pause, resume_run
 from stepkeep.operations.instants import instant
 from stepkeep.operations.people import people
+from stepkeep.operations.pipeline.group_commit import again_if_contended
 from stepkeep.operations.pipeline.start import Starter
-from stepkeep.operations.pipeline.transact import Transactor, again_if_contended
+from stepkeep.operations.pipeline.transact import Transactor
 from stepkeep.operations.triggers import views
 from stepkeep.store.change import ANY_CALLER
 from stepkeep.store.jobs import LAST_JOB, JobKey

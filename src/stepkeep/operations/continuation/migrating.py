@@ -371,12 +371,7 @@ class MigrationBatch:
             return Write()
         made = starting.write
         write.new_runs += made.new_runs
-        write.released_undo += made.released_undo
-        write.children += made.children
-        write.recalls += made.recalls
-        write.notices += made.notices
-        write.mailbox += made.mailbox
-        write.payloads += made.payloads
+        write.rows.take(made.rows)
         write.only_hot = False
         return write
 

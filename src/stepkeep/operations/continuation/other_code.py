@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections.abc import Mapping, Sequence
 
-from stepkeep.definition.native.rule_words import flow_version
+from stepkeep.definition.native.build import flow_version
 from stepkeep.kernel.decide.decision import Accepted
 from stepkeep.kernel.definition import QueueSpec
 from stepkeep.kernel.errors import Refused

@@ -11,7 +11,8 @@ from stepkeep.kernel.people.authority import Caller
 from stepkeep.operations import validate
 from stepkeep.operations.answers import Answer, Moment
 from stepkeep.operations.instants import instant
-from stepkeep.operations.pipeline.transact import Transactor, again_if_contended
+from stepkeep.operations.pipeline.group_commit import again_if_contended
+from stepkeep.operations.pipeline.transact import Transactor
 from stepkeep.store.records import Quarantine
 
 

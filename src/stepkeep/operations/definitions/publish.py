@@ -33,6 +33,7 @@ from stepkeep.operations.definitions.schemas import resolve_schemas
 from stepkeep.operations.definitions.versions import differences
 from stepkeep.operations.definitions.withdrawn import Withdrawal, list_withdrawn
 from stepkeep.operations.instants import instant
+from stepkeep.operations.limits.limits import check_limits, publish_limits
 from stepkeep.operations.pipeline.transact import Transactor
 from stepkeep.store.change import StoredDefinition
 
@@ -234,6 +235,7 @@ async def publish(transactor: Transactor, definition: Definition, *, caller: Cal
     """Publish a definition, or return the published one. The same name and version with other content is refused."""
     definition = await resolve_schemas(transactor, definition, tenant=caller.tenant)
     definition = await pin_children(transactor, definition, tenant=caller.tenant)
+    await check_limits(transactor.store, caller.tenant, definition)
     document = encode_definition(definition)
     digest = digest_of(document)
     stored = await transactor.store.publish(
@@ -252,6 +254,7 @@ async def publish(transactor: Transactor, definition: Definition, *, caller: Cal
             f"{_what_differs(stored, definition)}. A published version never changes: raise `version`, or let "
             "`stepkeep run --dev`, in Python `stepkeep.open(dev=True)`, do so while you try it."
         )
+    await publish_limits(transactor.store, definition, caller=caller)
     return transactor.plans.add(stored)
 
 

@@ -11,8 +11,7 @@ from typing import Any
 
 from msgspec import UNSET
 
-from stepkeep.definition.expressions.json_schema import canonical_schema
-from stepkeep.definition.native.schema_references import Known, decode_schema, references_in, resolved
+from stepkeep.definition.expressions.json_schema import Known, canonical_schema, decode_schema, references_in, resolved
 from stepkeep.kernel.definition import Definition, digest_of
 from stepkeep.kernel.errors import Conflict, InvalidInput, NotFound
 from stepkeep.kernel.people.authority import Caller

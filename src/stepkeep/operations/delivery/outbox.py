@@ -17,7 +17,8 @@ from stepkeep.operations.delivery.declared_hooks import Selection, hook_sink
 from stepkeep.operations.delivery.outgoing import Place, pending
 from stepkeep.operations.delivery.sinks import sources_of
 from stepkeep.operations.instants import instant
-from stepkeep.operations.pipeline.transact import Transactor, again_if_contended
+from stepkeep.operations.pipeline.group_commit import again_if_contended
+from stepkeep.operations.pipeline.transact import Transactor
 from stepkeep.sinks.event import OutgoingEvent
 from stepkeep.store.deliveries import HOOK, RUN_WEBHOOK, WHOLE, Action, DeliveryState, state_of, worker_of
 from stepkeep.store.protocol import EVENTS_READY, Notification

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from stepkeep.definition.secrets import is_secret_name
+from stepkeep.definition.expressions.scope import is_secret_name
 from stepkeep.edges.safe_text import plain_text
 from stepkeep.kernel.errors import InvalidInput, NotAllowed
 from stepkeep.kernel.machine.rows import Run

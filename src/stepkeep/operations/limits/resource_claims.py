@@ -13,19 +13,23 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
-from stepkeep.kernel.decide.decision import Claimer, Need, Snapshot
-from stepkeep.kernel.decide.resources import EXCLUSIVE, SHARED, awaits_resources, resources_of
+from stepkeep.kernel.decide.decision import Accepted, Claimer, Need, Snapshot
+from stepkeep.kernel.decide.limits import asked_of
+from stepkeep.kernel.decide.resources import EXCLUSIVE, SHARED, awaits_resources, is_parked, resources_of
 from stepkeep.kernel.definition import Amount
 from stepkeep.kernel.errors import NotAllowed
 from stepkeep.kernel.machine.events import Event, ResourceGrant, StepClaimed
 from stepkeep.kernel.machine.rows import Run, Step
 from stepkeep.kernel.people.may_act import ruled_out
 from stepkeep.kernel.plan import Plan, PlannedStep
+from stepkeep.operations.limits.grants import KeyGrants, room_of
+from stepkeep.operations.limits.rules import NO_RULE, Rules
 from stepkeep.operations.pipeline.batch import Answer, DecisionBatch
 from stepkeep.operations.pipeline.plans import PlanCache
+from stepkeep.operations.pipeline.shared_reads import RecentReads
 from stepkeep.store.change import Loaded, More, RunKey, Want, Write
 from stepkeep.store.protocol import Store
-from stepkeep.store.rows import HoldRow, ResourceWaiter
+from stepkeep.store.rows import HoldRow, LimitLine, ResourceWaiter
 
 KIND, NAME = "resources", "pools"
 """The setting that has the sizes of pools."""
@@ -59,6 +63,10 @@ Look = tuple[str | None, frozenset[int], RunKey | None]
 
 WaitingStep = tuple[str, str, int]
 """(tenant, run id, step number)."""
+
+
+MOST_LINES = 20
+"""How many lines one claim looks at."""
 
 
 class Use(msgspec.Struct):
@@ -178,21 +186,32 @@ def ruled_out_of(claims: Sequence[Event], replies: Sequence[Answer | None]) -> l
     return [(claim.tenant, claim.run_id, claim.no) for claim in refused if isinstance(claim, StepClaimed)]
 
 
+class Found(msgspec.Struct, kw_only=True):
+    """What a claim of set-aside steps may take, as it stood without a lock: the steps, the pools and rules of their
+    tenants, and the lines that are to be looked at, each with whether all that wait in it are among the steps."""
+
+    waiting: list[ResourceWaiter] = []
+    pools: dict[str, Pools] = {}
+    rules: dict[str, Rules] = {}
+    lines: list[tuple[LimitLine, bool]] = []
+    alone: bool = False
+
+    def __bool__(self) -> bool:
+        return bool(self.waiting or self.lines)
+
+
 class ResourceClaimBatch(DecisionBatch):
     """Claims of waiting steps in one transaction: it counts what is held under the lock, and claims in order."""
 
-    def __init__(
-        self,
-        plans: PlanCache,
-        claimer: Claimer,
-        waiting: Sequence[ResourceWaiter],
-        pools: Mapping[str, Pools],
-        limit: int,
-    ) -> None:
+    def __init__(self, plans: PlanCache, claimer: Claimer, found: Found, limit: int) -> None:
         super().__init__(plans, judges=False)
-        self._for, self._waiting, self._pools, self._limit = claimer, waiting, pools, limit
+        self._for, self._waiting, self._pools, self._limit = claimer, found.waiting, found.pools, limit
+        self._found = found
         self._chosen_on: Loaded | None = None
         self._ruled_out: list[WaitingStep] = []
+        self._refused: set[WaitingStep] = set()
+        self._places = KeyGrants(Loaded(now=0), {})
+        self.has_parked = False
 
     @property
     def ruled_out(self) -> list[WaitingStep]:
@@ -211,28 +230,64 @@ class ResourceClaimBatch(DecisionBatch):
     def decide(self, loaded: Loaded) -> More | Write:
         if unknown := self._unknown(loaded):
             return More(definitions=unknown)
-        tenants = {one.tenant for one, _, plan, step in self._claimable(loaded) if resources_of(plan.of(step))}
-        if missing := tenants - loaded.resources.keys():
-            return More(resources=tuple(sorted(missing)))
-        if self._chosen_on is not loaded:
-            chosen = self._choose(loaded)
-            if isinstance(chosen, More):
-                return chosen
-            self._chosen_on = loaded
-            self._given = tuple(chosen)
-            self._forget(loaded)
-        found = super().decide(loaded)
-        if isinstance(found, Write):
-            found.holds = [row for _, plan, step in self.claimed() for row in _holds(plan.of(step), step)]
+        if more := self._locks(loaded):
+            return more
+        if self._loaded is not loaded:
+            self._refused = set()
+        while True:
+            if self._chosen_on is not loaded:
+                chosen = self._choose(loaded)
+                if isinstance(chosen, More):
+                    return chosen
+                self._chosen_on = loaded
+                self._given = tuple(chosen)
+                self._forget(loaded)
+            found = super().decide(loaded)
+            if isinstance(found, More):
+                return found
+            refused = {
+                (claim.tenant, claim.run_id, claim.no)
+                for claim, reply in zip(self._given, self.replies, strict=True)
+                if isinstance(claim, StepClaimed) and type(reply) is not Accepted
+            }
+            if not refused - self._refused or not loaded.limits:
+                break
+            # Later claims were counted after it: all are counted again without it.
+            self._refused |= refused
+            self._chosen_on = None
+        claimed = {(step.tenant, step.run_id, step.no): step for _, _, step in self.claimed()}
+        found.rows.put(HoldRow, (row for _, plan, step in self.claimed() for row in _holds(plan.of(step), step)))
+        self._places.write(found.limits, claimed)
+        self.has_parked = bool(found.limits.parked)
         return found
+
+    def _locks(self, loaded: Loaded) -> More | None:
+        """The resources of tenants and the keys of limits that are to be locked first, all together."""
+        tenants: set[str] = set()
+        keys = {line.limit_key for line, _ in self._found.lines}
+        for one, _, plan, step in self._claimable(loaded):
+            planned = plan.of(step)
+            if resources_of(planned):
+                tenants.add(one.tenant)
+            if plan.has_limits:
+                keys.update([(one.tenant, asked.limit.name, asked.key) for asked in asked_of(planned, step)])
+        tenants -= loaded.resources.keys()
+        keys -= loaded.limits.keys()
+        return More(resources=tuple(sorted(tenants)), limits=tuple(sorted(keys))) if tenants or keys else None
 
     def _choose(self, loaded: Loaded) -> list[StepClaimed] | More:
         """The claims to decide on; or the rows without which the duties of a step cannot be asked."""
         lacking, self._ruled_out = [], []
         counted = {tenant: Counted(holds, self._pools.get(tenant, {})) for tenant, holds in loaded.resources.items()}
+        places = self._places = KeyGrants(loaded, self._found.rules, self._found.lines)
         chosen: list[StepClaimed] = []
+        there = set()
         for one, run, plan, step in self._claimable(loaded):
-            if plan.duties_on(plan.of(step)):
+            there.add((one.tenant, one.run_id, one.no))
+            if len(chosen) == self._limit or (one.tenant, one.run_id, one.no) in self._refused:
+                continue
+            planned = plan.of(step)
+            if plan.duties_on(planned):
                 found = ruled_out(_snapshot(loaded, plan, run), one.no, self._for.owner, loaded.now)
                 if isinstance(found, Need):
                     lacking.append(self._want_more((one.tenant, one.run_id), found))
@@ -240,10 +295,16 @@ class ResourceClaimBatch(DecisionBatch):
                     self._ruled_out.append((one.tenant, one.run_id, one.no))
                 if found is not None:
                     continue
-            needs = resources_of(plan.of(step))
+            asked = asked_of(planned, step) if plan.has_limits else []
+            if (full := places.find_full(step, asked, one.line, alone=self._found.alone)) is not None:
+                places.park(step, full)
+                continue
+            needs = resources_of(planned)
             grants = counted[one.tenant].take(needs) if needs else ()
             if grants is None:
                 continue
+            if one.line is not None or is_parked(step.ready_at):
+                places.leave((one.tenant, one.run_id, one.no))
             chosen.append(
                 StepClaimed(
                     tenant=one.tenant,
@@ -254,10 +315,15 @@ class ResourceClaimBatch(DecisionBatch):
                     owner=self._for.owner,
                     lease=self._for.lease or plan.definition.lease,
                     resources=grants,
+                    limits=places.take(step, planned.name, asked) if asked else (),
                 )
             )
-            if len(chosen) == self._limit:
-                break
+        for one in self._waiting:
+            if one.line is not None and (one.tenant, one.run_id, one.no) not in there:
+                if (one.tenant, one.run_id) in loaded.barred:
+                    places.put_last(one, one.line)
+                else:
+                    places.leave((one.tenant, one.run_id, one.no))
         return More(wants=tuple(lacking)) if lacking else chosen
 
     def _claimable(self, loaded: Loaded) -> Iterator[tuple[ResourceWaiter, Run, Plan, Step]]:
@@ -297,31 +363,65 @@ def _holds(planned: PlannedStep, step: Step) -> Iterator[HoldRow]:
 
 
 async def find_claims(
-    store: Store, plans: PlanCache, claimer: Claimer, limit: int, run: RunKey | None, passed_over: PassedOver
-) -> tuple[list[ResourceWaiter], dict[str, Pools]]:
-    """Waiting steps that can have their resources as it stands now, and the pools of their tenants. Nothing is locked:
-    the claim counts and asks again. Steps that are passed over for the owner are left out, however many they are."""
-    pools: dict[str, Pools] = {}
+    store: Store,
+    plans: PlanCache,
+    rules: RecentReads[Rules],
+    claimer: Claimer,
+    limit: int,
+    run: RunKey | None,
+    passed_over: PassedOver,
+) -> Found:
+    """Waiting steps that can have their resources as it stands now, and lines that are to be looked at. Nothing is
+    locked: the claim counts and asks again. Steps that are passed over for the owner are left out, however many they
+    are."""
+    found = Found(alone=run is not None)
+    await _find_parked(store, rules, claimer, limit, run, found)
     counted: dict[str, Counted] = {}
-    chosen: list[ResourceWaiter] = []
-    most, has_others = limit, False
+    most, has_others = limit, bool(found)
     for start in range(0, MOST_PASSED_OVER, PAGE):
         waiting = await store.resources.find_waiting(claimer.queues, PAGE, run, start)
         left = [one for one in waiting if not passed_over.has(claimer.owner, (one.tenant, one.run_id, one.no))]
         has_others = has_others or bool(left) or not (waiting or start)
         for one in left:
             if one.tenant not in counted:
-                pools[one.tenant] = await read_pools(store, one.tenant)
-                counted[one.tenant] = Counted(await store.resources.read_holds(one.tenant), pools[one.tenant])
+                found.pools[one.tenant] = await read_pools(store, one.tenant)
+                holds = await store.resources.read_holds(one.tenant)
+                counted[one.tenant] = Counted(holds, found.pools[one.tenant])
+                found.rules[one.tenant] = await rules.read(store, one.tenant)
             plan = plans.get(one.definition_id)
             if plan is None or counted[one.tenant].take(resources_of(plan.at(one.no))) is not None:
-                chosen.append(one)
-            if plan is not None and plan.duties:
+                found.waiting.append(one)
+            if plan is not None and (plan.duties or plan.has_limits):
                 most = limit + MOST_ASKED
-            if len(chosen) >= most:
-                return chosen, pools
-        if len(waiting) < PAGE or chosen or len(left) == len(waiting):
+            if len(found.waiting) >= most:
+                return found
+        if len(waiting) < PAGE or found.waiting or len(left) == len(waiting):
             break
     if not has_others:
         passed_over.rest((claimer.owner, claimer.queues, run))
-    return chosen, pools
+    return found
+
+
+async def _find_parked(
+    store: Store, rules: RecentReads[Rules], claimer: Claimer, limit: int, run: RunKey | None, found: Found
+) -> None:
+    """The parked steps that may have a place by now: the first ones of each line that is to be looked at, as many as
+    its key has places."""
+    if run is not None:
+        lines = {one.no: LimitLine(run[0], one.name, one.key, one.queue) for one in await store.limits.read_waits(*run)}
+        if lines:
+            found.rules[run[0]] = await rules.read(store, run[0])
+            kept = await store.read_run(*run)
+            definition = 0 if kept is None else kept.run.definition_id
+            found.waiting += [ResourceWaiter(*run, no, definition, line) for no, line in lines.items()]
+        return
+    for line, row in await store.limits.find_due(claimer.queues, MOST_LINES):
+        if line.tenant not in found.rules:
+            found.rules[line.tenant] = await rules.read(store, line.tenant)
+        rule = found.rules[line.tenant].get(line.name, NO_RULE).of(line.key)
+        room = room_of(rule, row, limit)
+        first = await store.limits.find_parked(line, room)
+        found.waiting += first
+        found.lines.append((line, len(first) < room))
+        if len(found.waiting) >= limit:
+            break

@@ -246,11 +246,12 @@ class GrantBatch:
             self.decisions = DecisionBatch(self._plans, self._events)
         found = self.decisions.decide(loaded)
         if isinstance(found, Write):
-            self.granted = found.granted = [
+            self.granted = [
                 SlotGrant(event.tenant, event.run_id, loaded.now)
                 for event, reply in zip(self._events, answers(self.decisions), strict=True)
                 if isinstance(reply, Accepted) and not reply.repeated
             ]
+            found.rows.put(SlotGrant, self.granted)
         return found
 
     def _choose(self, loaded: Loaded) -> list[SlotGranted]:

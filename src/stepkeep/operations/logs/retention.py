@@ -16,15 +16,16 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from stepkeep.definition.native.archive_policy import policy_of
+from stepkeep.definition.native.written import policy_of
 from stepkeep.kernel.errors import InvalidInput, InvariantBroken, NotFound, Unreadable
 from stepkeep.operations import validate
 from stepkeep.operations.logs.archive import Archive, flaw_of, open_folder
+from stepkeep.operations.pipeline.group_commit import again_if_contended
 from stepkeep.operations.pipeline.maintenance import maintain
 from stepkeep.operations.pipeline.payloads import has_references
 from stepkeep.operations.pipeline.readable_states import readable_states
 from stepkeep.operations.pipeline.start import Started
-from stepkeep.operations.pipeline.transact import Transactor, again_if_contended
+from stepkeep.operations.pipeline.transact import Transactor
 from stepkeep.store.protocol import Store
 from stepkeep.store.reading import damage_of
 from stepkeep.store.records import FinishedFilter, WholeRun

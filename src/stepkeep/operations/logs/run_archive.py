@@ -18,7 +18,7 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
-from stepkeep.definition.native.archive_policy import ArchivePolicy, policy_of
+from stepkeep.definition.native.written import ArchivePolicy, policy_of
 from stepkeep.kernel.definition import decode_definition
 from stepkeep.kernel.errors import Conflict, InvalidInput, StepkeepError
 from stepkeep.kernel.machine.states import RUN_TERMINAL, RunState
@@ -27,9 +27,10 @@ from stepkeep.operations.logs.lines import encode_line
 from stepkeep.operations.logs.log import lines_of
 from stepkeep.operations.logs.retention import first_id_at
 from stepkeep.operations.logs.state_files import TRANSITIONS, Shown, current_of, documents_of
+from stepkeep.operations.pipeline.group_commit import again_if_contended
 from stepkeep.operations.pipeline.plans import plan_for
 from stepkeep.operations.pipeline.readable_states import readable_states
-from stepkeep.operations.pipeline.transact import Transactor, again_if_contended
+from stepkeep.operations.pipeline.transact import Transactor
 from stepkeep.operations.runs.projected import describe_whole_as
 from stepkeep.operations.runs.views import read_snapshot
 from stepkeep.store.reading import damage_of

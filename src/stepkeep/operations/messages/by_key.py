@@ -341,7 +341,7 @@ class KeyBatch:
             assert holder is not None
             decision = deciding.decisions.get((sending.message.tenant, holder))
             if isinstance(reply, Accepted):
-                write.mailbox.append(_row(sending, loaded.now, run_id=holder))
+                write.rows.add(_row(sending, loaded.now, run_id=holder))
                 self.answers[place] = _sent(sending, holder, reply)
             elif not (isinstance(reply, Conflict) and decision is not None and decision.run.state in RUN_TERMINAL):
                 self.answers[place] = reply or Refused("the message was not decided on")
@@ -357,11 +357,7 @@ class KeyBatch:
                     self._refuse_over_quota(new)
                     self._keep(new, box, write, loaded.now)
         write.new_runs += starting.write.new_runs
-        write.children += starting.write.children
-        write.recalls += starting.write.recalls
-        write.notices += starting.write.notices
-        write.mailbox += starting.write.mailbox
-        write.payloads += starting.write.payloads
+        write.rows.take(starting.write.rows)
 
     def _admitted(self, place: int, loaded: Loaded) -> bool:
         """Whether the sender may act. The kernel is not asked, because there is no run to decide on."""
@@ -422,7 +418,7 @@ class KeyBatch:
                     self.answers[place] = Conflict(f"{said}.", {"run_id": started.run_id})
                 continue
             if sending.message.id not in kept:
-                starting.write.mailbox.append(_row(sending, now, run_id=started.run_id))
+                starting.write.rows.add(_row(sending, now, run_id=started.run_id))
             self.answers[place] = _sent(sending, started.run_id, reply, started=place == by)
 
     def _keep(self, new: Sequence[int], box: Mailbox, write: Write, now: int) -> None:
@@ -445,7 +441,7 @@ class KeyBatch:
                 continue
             count, size_bytes, number = count + 1, size_bytes + size, number + 1
             row = _row(sending, now, number=number)
-            write.mailbox.append(row)
+            write.rows.add(row)
             self.answers[place] = Sent(id=row.id, key=row.key, kept_until=row.expires_at)
 
 

@@ -15,7 +15,8 @@ from stepkeep.kernel.machine.states import RUN_TERMINAL, RunState
 from stepkeep.operations import validate
 from stepkeep.operations.answers import Answer, says
 from stepkeep.operations.instants import instant
-from stepkeep.operations.pipeline.transact import Transactor, again_if_contended
+from stepkeep.operations.pipeline.group_commit import again_if_contended
+from stepkeep.operations.pipeline.transact import Transactor
 from stepkeep.store.protocol import Store
 from stepkeep.store.records import FIRST_MESSAGE, RunFilter
 from stepkeep.store.rows import MailboxMessage

@@ -25,7 +25,7 @@ from stepkeep.kernel.machine.bounds import LAST_SEQ
 from stepkeep.kernel.people.authority import Caller
 from stepkeep.operations.answers import Answer, Moment, Next, says
 from stepkeep.operations.instants import instant
-from stepkeep.operations.pipeline.transact import again_if_contended
+from stepkeep.operations.pipeline.group_commit import again_if_contended
 from stepkeep.store.audit import link
 from stepkeep.store.principals import PeopleEntry, SealedPeopleEntry, open_people_entry
 from stepkeep.store.protocol import Store

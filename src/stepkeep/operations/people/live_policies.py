@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from stepkeep.definition.expressions.compiled_policy import CompiledPolicy, PolicyDocument
+from stepkeep.definition.policy import CompiledPolicy, PolicyDocument
 from stepkeep.kernel.decide.policy import CANNOT_EVALUATE, Policy, Verdict
 from stepkeep.kernel.definition import BudgetOf, PolicyEffect, SharedBudget, digest_of
 from stepkeep.kernel.plan import Plan

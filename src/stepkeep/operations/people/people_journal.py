@@ -15,7 +15,7 @@ from stepkeep.kernel.people.authority import Caller
 from stepkeep.operations.answers import Answer, Moment, Next
 from stepkeep.operations.instants import instant
 from stepkeep.operations.people.audit import REQUEST
-from stepkeep.operations.pipeline.transact import again_if_contended
+from stepkeep.operations.pipeline.group_commit import again_if_contended
 from stepkeep.store.principals import (
     ApiKey,
     DelegationRow,

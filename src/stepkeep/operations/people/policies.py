@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET
 
-from stepkeep.definition.expressions.compiled_policy import PolicyDocument
+from stepkeep.definition.policy import PolicyDocument
 from stepkeep.kernel.decide.judging import asked_of, run_facts, step_facts
 from stepkeep.kernel.decide.policy import Policy
 from stepkeep.kernel.definition import digest_of
@@ -24,8 +24,9 @@ from stepkeep.operations import validate
 from stepkeep.operations.answers import Answer, Moment, Next
 from stepkeep.operations.instants import instant
 from stepkeep.operations.people.live_policies import compiled, pinning_since
+from stepkeep.operations.pipeline.group_commit import again_if_contended
 from stepkeep.operations.pipeline.plans import plan_for
-from stepkeep.operations.pipeline.transact import Transactor, again_if_contended
+from stepkeep.operations.pipeline.transact import Transactor
 from stepkeep.store.change import StoredPolicy
 
 OFF = PolicyDocument(name="off", rules=())

@@ -6,7 +6,7 @@ more rows or everything to write. `transact` creates a batch and drops it after 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -14,6 +14,7 @@ import msgspec
 from stepkeep.kernel.composition.child_runs import is_child
 from stepkeep.kernel.decide.decide import decide
 from stepkeep.kernel.decide.decision import Accepted, Claimer, Decision, Need, Snapshot
+from stepkeep.kernel.decide.limits import limits_of
 from stepkeep.kernel.decide.policy import Policy
 from stepkeep.kernel.errors import InvalidInput, NotFound, Quarantined, Unreadable
 from stepkeep.kernel.machine.events import (
@@ -40,13 +41,14 @@ from stepkeep.kernel.machine.events import (
     caller_of,
 )
 from stepkeep.kernel.machine.fitting import misfit_of_event
-from stepkeep.kernel.machine.rows import Notice, Run, Step
+from stepkeep.kernel.machine.rows import Notice, Run, Step, rows_of
 from stepkeep.kernel.machine.states import RUN_TERMINAL, RunState
 from stepkeep.kernel.people.authority import Caller
 from stepkeep.kernel.plan import Plan
 from stepkeep.operations.pipeline.plans import PlanCache
-from stepkeep.store.change import Basis, Loaded, More, Payload, RunChange, RunKey, Want, Write
+from stepkeep.store.change import Basis, Loaded, More, RunChange, RunKey, Want, Write
 from stepkeep.store.reading import misfit, unreadable
+from stepkeep.store.rows import Payload, ReleasedKey
 
 NAMES_A_STEP = (
     StepReported,
@@ -325,10 +327,13 @@ class DecisionBatch:
         write = Write(only_hot=all(decision.only_hot for decision in made))
         for decision in made:
             gather(write, decision)
+            if (plan := self.plan_of(decision.run)).has_limits and self._loaded is not None:
+                write.limits.at = self._loaded.now
+                write.limits.ended += ended_places(plan, decision, self._loaded)
         # Those of refused events are not written: nothing refers to them.
-        write.payloads += [
-            one for place, kept in self._payloads.items() if type(self.replies[place]) is Accepted for one in kept
-        ]
+        for place, kept in self._payloads.items():
+            if type(self.replies[place]) is Accepted:
+                write.rows.take(rows_of(kept))
         return write
 
     def is_certain(self) -> bool:
@@ -372,18 +377,26 @@ def notices_of(run: Run) -> list[Notice]:
     """The notice of the end of a child, for the transaction that ends it."""
     if run.state not in RUN_TERMINAL or not is_child(run.id):
         return []
-    ended_at = run.moved_at if run.ended_at is None else run.ended_at
-    error = run.error if run.state is not RunState.SUCCEEDED else None
     return [
         Notice(
             tenant=run.tenant,
             child_id=run.id,
             outcome=run.state,
-            ended_at=ended_at,
+            ended_at=run.moved_at if run.ended_at is None else run.ended_at,
             category=run.category,
-            error=error,
+            error=run.error if run.state is not RunState.SUCCEEDED else None,
         )
     ]
+
+
+def ended_places(plan: Plan, decision: Decision, loaded: Loaded) -> Iterator[tuple[str, str, int, int]]:
+    """The claims of limited steps that this decision ends: their places are given back."""
+    before = loaded.steps.get((decision.run.tenant, decision.run.id), {})
+    for step in decision.changed:
+        held = before.get(step.no)
+        ends = step.worker is None and step.fence and (held is None or held.worker is not None)
+        if ends and limits_of(plan.of(step)):
+            yield step.tenant, step.run_id, step.no, step.fence
 
 
 def gather(write: Write, decision: Decision) -> None:
@@ -393,18 +406,11 @@ def gather(write: Write, decision: Decision) -> None:
     write.steps += decision.changed
     write.new_steps += decision.added
     write.attempts += decision.attempts
-    write.messages += decision.messages
-    write.consumed += decision.consumed
-    write.outbox += decision.outbox
-    write.gates += decision.opened
-    write.gate_changes += decision.gates
-    write.votes += decision.votes
-    write.children += decision.children
-    write.recalls += decision.recalls
-    if decision.asked_before is not None:
-        write.requesters.append((run.tenant, run.id, decision.asked_before))
-    write.notices += notices_of(run)
     if decision.entry is not None:
         write.entries.append(decision.entry)
-    if run.business_key is not None and run.state in RUN_TERMINAL:
-        write.released_keys.append((run.tenant, run.business_key))
+    if decision.rows:
+        write.rows.take(decision.rows)
+    if run.state in RUN_TERMINAL:
+        write.rows.take(rows_of(notices_of(run)))
+        if run.business_key is not None:
+            write.rows.add(ReleasedKey(run.tenant, run.business_key))

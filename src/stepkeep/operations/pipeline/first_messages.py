@@ -17,7 +17,7 @@ from stepkeep.kernel.decide.decision import Decision, Need, Reply, Snapshot
 from stepkeep.kernel.decide.draft import Missing
 from stepkeep.kernel.decide.policy import Policy
 from stepkeep.kernel.machine.events import MessageArrived, PauseRequested
-from stepkeep.kernel.machine.rows import Origin, Run
+from stepkeep.kernel.machine.rows import Consumed, Gate, GateChange, Message, Origin, Rows, Run
 from stepkeep.kernel.plan import Plan
 from stepkeep.store.change import Loaded, NewRun
 from stepkeep.store.deliveries import Takes
@@ -91,24 +91,30 @@ def _merged(new: NewRun, decision: Decision) -> NewRun:
     if decision.entry is None:
         return new
     changed = {step.no: step for step in decision.changed}
-    messages = {message.id: message for message in (*decision.messages, *decision.consumed)}
-    gates = {(gate.no, gate.activation): gate for gate in (*new.gates, *decision.opened)}
-    for change in decision.gates:
+    messages = {message.id: message for message in decision.rows.of(Message)}
+    for taken in decision.rows.of(Consumed):
+        messages[taken.id] = replace(messages[taken.id], consumed_by=taken.consumed_by)
+    gates = {(gate.no, gate.activation): gate for gate in (*new.rows.of(Gate), *decision.rows.of(Gate))}
+    for change in decision.rows.of(GateChange):
         place = (change.no, change.activation)
         gates[place] = replace(
             gates[place], level=change.level, due_at=change.due_at, closed_at=change.closed_at, outcome=change.outcome
         )
+    cursors = [_advanced(one, decision.run, decision.entry.at) for one in new.rows.of(Delivery)]
+    rows = Rows()
+    rows.take(new.rows)
+    rows.take(decision.rows)
+    rows.put(Message, messages.values())
+    rows.put(Consumed, ())
+    rows.put(Gate, gates.values())
+    rows.put(GateChange, ())
+    rows.put(Delivery, cursors)
     return replace(
         new,
         run=decision.run,
         steps=(*(changed.get(step.no, step) for step in new.steps), *decision.added),
         entries=(*new.entries, decision.entry),
-        messages=tuple(messages.values()),
-        outbox=(*new.outbox, *decision.outbox),
-        gates=tuple(gates.values()),
-        children=(*new.children, *decision.children),
-        recalls=(*new.recalls, *decision.recalls),
-        deliveries=tuple(_advanced(one, decision.run, decision.entry.at) for one in new.deliveries),
+        rows=rows,
     )
 
 

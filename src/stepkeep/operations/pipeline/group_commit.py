@@ -8,14 +8,18 @@ of callers and reports of workers all go through `GroupCommit`; it does not know
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Generic, TypeVar
 
-from stepkeep.kernel.errors import SchemaMismatch, StoreUnavailable
+from stepkeep.kernel.errors import Contended, SchemaMismatch, StoreUnavailable
 from stepkeep.operations.aside import RESTING
 
 T = TypeVar("T")
 R = TypeVar("R")
+
+MAX_CONFLICT_RETRIES = 12
+"""How often a transaction that conflicts with another one is run before the caller is told."""
 
 BATCH_ITEMS = 500
 BATCH_BYTES = 16 * 1024 * 1024
@@ -185,3 +189,18 @@ def _resolve(future: asyncio.Future[R], answer: R | BaseException) -> None:
         future.set_exception(answer)
     else:
         future.set_result(answer)
+
+
+async def again_if_contended(
+    transaction: Callable[[], Awaitable[T]], conflicted: Callable[[], None] = lambda: None
+) -> T:
+    """Run a whole transaction again after a conflict: it wrote nothing. `conflicted` is called for each conflict."""
+    for attempt in range(MAX_CONFLICT_RETRIES):
+        try:
+            return await transaction()
+        except Contended:
+            conflicted()
+            if attempt == MAX_CONFLICT_RETRIES - 1:
+                raise
+            await asyncio.sleep(random.uniform(0, 0.002 * 2**attempt))  # noqa: S311
+    raise AssertionError("unreachable")

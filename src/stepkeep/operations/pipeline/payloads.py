@@ -31,9 +31,10 @@ from stepkeep.kernel.machine.outcomes import Added, Completed, NewCall, Suspende
 from stepkeep.kernel.machine.payloads import MADE_HERE, PREFIX, Reference, read_reference
 from stepkeep.kernel.machine.rows import Details
 from stepkeep.operations.pipeline.codec import Seal
-from stepkeep.store.change import Payload, RunKey
+from stepkeep.store.change import RunKey
 from stepkeep.store.protocol import Store
 from stepkeep.store.records import WholeRun
+from stepkeep.store.rows import Payload
 
 INLINE_BYTES = 256 * 1024
 """Outputs up to this size stay in their row."""

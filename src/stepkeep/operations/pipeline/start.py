@@ -16,7 +16,7 @@ import msgspec
 from uuid_utils import uuid7
 
 from stepkeep.definition.bounds import MAX_PRIORITY
-from stepkeep.definition.run_input import check_json_input, is_declared, is_quick
+from stepkeep.definition.expressions.json_schema import check_json_input, is_declared, is_quick
 from stepkeep.kernel.composition.adoption import Continuation, ContinuationKind
 from stepkeep.kernel.composition.child_runs import CONTINUE
 from stepkeep.kernel.decide.create import StartTemplate, create_run, start_template
@@ -35,7 +35,7 @@ from stepkeep.kernel.errors import (
 )
 from stepkeep.kernel.machine.events import MessageArrived, PauseRequested, RunStarted, StepClaimed
 from stepkeep.kernel.machine.payloads import PREFIX
-from stepkeep.kernel.machine.rows import Details, Run
+from stepkeep.kernel.machine.rows import Details, Run, rows_of
 from stepkeep.kernel.machine.states import RUN_TERMINAL, RunState
 from stepkeep.kernel.machine.tables import RUN, RunTrigger
 from stepkeep.kernel.people.authority import Caller
@@ -69,7 +69,6 @@ from stepkeep.store.change import (
     Loaded,
     More,
     NewRun,
-    Payload,
     Want,
     Write,
 )
@@ -79,6 +78,7 @@ from stepkeep.store.rows import (
     BusinessKey,
     KeyWant,
     MailboxMessage,
+    Payload,
     SlotRow,
 )
 
@@ -673,12 +673,10 @@ class Starting:
             created = self._deliver(request, created, place, messages)
         self.write.new_runs.append(created)
         self._continuations.take(request, self.write)
-        self.write.payloads += request.adopted_payloads
-        self.write.children += created.children
-        self.write.recalls += created.recalls
-        self.write.notices += notices_of(created.run)
+        self.write.rows.take(rows_of(request.adopted_payloads))
+        self.write.rows.take(rows_of(notices_of(created.run)))
         if request.payload is not None:
-            self.write.payloads.append(request.payload)
+            self.write.rows.add(request.payload)
         if key is not None:
             self._made[key.scoped_key] = key
         if place is not None and created.run.state not in RUN_TERMINAL:
@@ -697,7 +695,8 @@ class Starting:
         # What the run did not take, because it ended first, stays for the next one.
         taken = {one.id for one in kept if isinstance(self.replies[one.id], Accepted)}
         self._kept[place] = [one for one in kept if one.id not in taken]
-        self.write.mailbox += [delivered(one, request.run_id, self._loaded.now) for one in kept if one.id in taken]
+        rows = [delivered(one, request.run_id, self._loaded.now) for one in kept if one.id in taken]
+        self.write.rows.take(rows_of(rows))
         return new
 
     def _after(
@@ -748,6 +747,14 @@ def _create(
     pin = live.pin_for(request.caller.tenant, loaded.now)
     decision = _decide(request, loaded, labels, template, policy, spend, pin)
     assert decision.entry is not None
+    rows = decision.rows
+    rows.take(rows_of(run_webhook(request, decision.run, loaded.now)))
+    rows.take(rows_of(hook_cursors(definition, decision.run, loaded.now)))
+    rows.take(rows_of(adoption_rows(request.continuation, request.caller.tenant, request.run_id)))
+    if (slot := _slot(request, decision.run, loaded.now)) is not None:
+        rows.add(slot)
+    if key is not None:
+        rows.add(key)
     return NewRun(
         run=decision.run,
         details=Details(
@@ -768,17 +775,7 @@ def _create(
         ),
         steps=decision.added,
         entries=(decision.entry,),
-        outbox=decision.outbox,
-        gates=decision.opened,
-        children=decision.children,
-        recalls=decision.recalls,
-        deliveries=(
-            *run_webhook(request, decision.run, loaded.now),
-            *hook_cursors(definition, decision.run, loaded.now),
-        ),
-        adoptions=adoption_rows(request.continuation, request.caller.tenant, request.run_id),
-        slot=_slot(request, decision.run, loaded.now),
-        idempotency=key,
+        rows=rows,
     )
 
 

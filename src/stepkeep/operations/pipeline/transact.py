@@ -6,11 +6,9 @@ kernel does, inside the batch. Workers, the operations of people and clocks, and
 
 from __future__ import annotations
 
-import asyncio
 import logging
-import random
 import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from math import inf
@@ -23,7 +21,7 @@ from stepkeep.kernel.decide.resources import AWAITS_RESOURCES
 from stepkeep.kernel.errors import Contended, Refused, StoreUnavailable, Unreadable
 from stepkeep.kernel.machine.events import Event, StepCheckpointed, StepClaimed, StepReported
 from stepkeep.kernel.machine.fitting import event_bytes
-from stepkeep.kernel.machine.rows import Step
+from stepkeep.kernel.machine.rows import Child, Notice, Recall, Step
 from stepkeep.kernel.machine.states import RunState
 from stepkeep.kernel.plan import Plan, PlannedStep
 from stepkeep.operations.limits.resource_claims import (
@@ -33,21 +31,20 @@ from stepkeep.operations.limits.resource_claims import (
     find_claims,
     ruled_out_of,
 )
+from stepkeep.operations.limits.rules import FRESH_SECONDS, Rules, read_rules
 from stepkeep.operations.pipeline.batch import Answer, DecisionBatch
 from stepkeep.operations.pipeline.clock import Clock
-from stepkeep.operations.pipeline.group_commit import Submissions, all_or_each
+from stepkeep.operations.pipeline.group_commit import Submissions, again_if_contended, all_or_each
 from stepkeep.operations.pipeline.measures import Measures
 from stepkeep.operations.pipeline.memory import Memory
 from stepkeep.operations.pipeline.payloads import Payloads
 from stepkeep.operations.pipeline.plans import PlanCache
-from stepkeep.operations.pipeline.shared_reads import SharedReads
+from stepkeep.operations.pipeline.shared_reads import RecentReads, SharedReads
 from stepkeep.operations.remote.recorded_calls import CallReader
 from stepkeep.operations.runs.spans import Spans
 from stepkeep.store.change import Basis, Loaded, More, NewRun, Propose, RunKey, StoredDefinition, Want, Write
 from stepkeep.store.protocol import Store, Transaction
-
-MAX_CONFLICT_RETRIES = 12
-"""How often a transaction that conflicts with another one is run before the caller is told."""
+from stepkeep.store.rows import BegunChild, SlotRow
 
 MOST_HIDDEN = 10_000
 """How many claimable steps of unreadable runs a claim skips at most."""
@@ -185,6 +182,7 @@ class Transactor:
         self._waiters_read_at = -inf
         self._resources_served = False
         self._passed_over = PassedOver(monotonic)
+        self.limit_rules: RecentReads[Rules] = RecentReads(read_rules, FRESH_SECONDS, monotonic)
 
     # -- events from people, clocks and the outside ------------------------------------------------------------------
     async def submit(self, event: Event) -> Accepted:
@@ -233,7 +231,7 @@ class Transactor:
         now = self._monotonic()
         if self.has_database and now - self._waiters_read_at >= RESOURCES_SECONDS:
             self._waiters_read_at = now
-            self.steps_wait = await self.store.resources.has_waiting()
+            self.steps_wait = await self.store.resources.has_waiting() or await self.store.limits.has_due()
         return self.steps_wait
 
     async def _claim_aside(self, claimer: Claimer, limit: int, run: RunKey | None) -> list[Claim]:
@@ -244,15 +242,15 @@ class Transactor:
         if passed_over.rests((claimer.owner, claimer.queues, run)):
             return []
         while looked < MOST_HIDDEN:
-            waiting, pools = await find_claims(self.store, self.plans, claimer, limit, run, passed_over)
-            if not waiting:
+            found = await find_claims(self.store, self.plans, self.limit_rules, claimer, limit, run, passed_over)
+            if not found:
                 return []
-            looked += len(waiting)
-            batch = await self.run(partial(ResourceClaimBatch, self.plans, claimer, waiting, pools, limit), None)
+            looked += len(found.waiting) + len(found.lines)
+            batch = await self.run(partial(ResourceClaimBatch, self.plans, claimer, found, limit), None)
             self.unreadable.note_all(batch.barred.values())
             self._memory.hold(batch)
             passed_over.note(claimer.owner, batch.ruled_out)
-            if (claimed := claims_of(batch)) or not batch.ruled_out:
+            if (claimed := claims_of(batch)) or not (batch.ruled_out or batch.has_parked):
                 return claimed
         return []
 
@@ -411,17 +409,21 @@ class Transactor:
 
     def _committed(self, basis: Basis, write: Write, loaded: Loaded, seconds: float | None = None) -> None:
         self.measures.committed(basis, write, loaded, seconds)
-        if write.has_children:
+        if write.has(CHILD_ROWS):
             for listener in self.on_children:
                 listener()
         if self.on_slots and _concerns_slots(write, ends=self.runs_wait):
             for listener in self.on_slots:
                 listener()
-        if self.plans.sets_aside and _sets_aside(write):
+        if self.plans.sets_aside and (write.limits.ended or _sets_aside(write)):
             self.steps_wait = True
             self._passed_over.wake()
         if self.spans is not None:
             self.spans.committed(write, loaded)
+
+
+CHILD_ROWS = frozenset({Child, BegunChild, Recall, Notice})
+SLOT_ROWS = frozenset({SlotRow})
 
 
 def _sets_aside(write: Write) -> bool:
@@ -435,7 +437,7 @@ def _sets_aside(write: Write) -> bool:
 
 def _concerns_slots(write: Write, *, ends: bool) -> bool:
     """Whether a run waits for a slot now, or (`ends`) one has ended and may have held one."""
-    waits = any(new.slot is not None for new in write.new_runs)
+    waits = write.has(SLOT_ROWS)
     return waits or (ends and any(change.run.ended_at is not None for change in write.runs))
 
 
@@ -448,21 +450,6 @@ def commit_unknown(batch: Batch) -> Iterator[None]:
         if isinstance(batch, DecisionBatch) and (claims := claims_of(batch)):
             raise UnconfirmedClaims(problem, claims) from problem
         raise
-
-
-async def again_if_contended(
-    transaction: Callable[[], Awaitable[T]], conflicted: Callable[[], None] = lambda: None
-) -> T:
-    """Run a whole transaction again after a conflict: it wrote nothing. `conflicted` is called for each conflict."""
-    for attempt in range(MAX_CONFLICT_RETRIES):
-        try:
-            return await transaction()
-        except Contended:
-            conflicted()
-            if attempt == MAX_CONFLICT_RETRIES - 1:
-                raise
-            await asyncio.sleep(random.uniform(0, 0.002 * 2**attempt))  # noqa: S311
-    raise AssertionError("unreachable")
 
 
 def claims_of(batch: DecisionBatch) -> list[Claim]:

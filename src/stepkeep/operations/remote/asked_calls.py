@@ -15,10 +15,10 @@ from msgspec.json import decode
 from msgspec.structs import replace
 
 from stepkeep.definition.bounds import MAX_CALL_BYTES
+from stepkeep.definition.expressions.json_schema import check_input
 from stepkeep.definition.native.added import AddedStep, complaint, read_added
 from stepkeep.definition.python.calls import ReadCall, read_call, written_call
 from stepkeep.definition.python.registry import Registry
-from stepkeep.definition.run_input import check_input
 from stepkeep.kernel.composition.child_runs import CONTINUE
 from stepkeep.kernel.composition.flows import too_many_calls
 from stepkeep.kernel.definition import Flow

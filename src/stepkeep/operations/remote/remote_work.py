@@ -19,7 +19,7 @@ import msgspec
 from msgspec import Meta
 from msgspec.structs import replace
 
-from stepkeep.definition.native.rule_words import given_words, has_word
+from stepkeep.definition.native.build import given_words, has_word
 from stepkeep.kernel.decide.decision import Accepted, Claimer
 from stepkeep.kernel.definition import SECOND, QueueSpec
 from stepkeep.kernel.errors import Conflict, Contended, InvalidInput, NotAllowed, NotFound, PayloadSealed, Refused

@@ -12,9 +12,9 @@ from typing import NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from stepkeep.definition.built_in import kind_of
-from stepkeep.definition.native.rule_words import COMMANDS, flow_version, given_words, handlers_among, has_word
-from stepkeep.definition.secrets import secrets_among
+from stepkeep.definition.expressions.scope import secrets_among
+from stepkeep.definition.native.build import COMMANDS, flow_version, given_words, handlers_among, has_word
+from stepkeep.definition.python.registry import kind_of
 from stepkeep.kernel.definition import QueueSpec
 from stepkeep.kernel.machine.rows import Worker
 from stepkeep.kernel.machine.states import WorkerState

@@ -52,6 +52,7 @@ KINDS: dict[str, tuple[type[Outcome], dict[str, str]]] = {
             "final": "final",
             "unrun": "unrun",
             "error_class": "error_class",
+            "unfit": "unfit",
         },
     ),
     "timed_out": (TimedOut, {"error": "error"}),

@@ -39,6 +39,7 @@ class Why(StrEnum):
     PAUSED = "paused"
     SLOT = "slot"
     RESOURCE = "resource"
+    LIMIT = "limit"
     APPROVAL = "approval"
     DECISION = "decision"
     COMPLETION = "completion"

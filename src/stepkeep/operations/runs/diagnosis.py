@@ -27,6 +27,7 @@ from stepkeep.operations.answers import Answer, says
 from stepkeep.operations.continuation.continued import course
 from stepkeep.operations.continuation.pausing import read_pause
 from stepkeep.operations.instants import instant
+from stepkeep.operations.limits.limits import lacking_places
 from stepkeep.operations.limits.pauses import NONE, Pauses, read_pauses
 from stepkeep.operations.limits.resource_claims import read_pools
 from stepkeep.operations.limits.resources import waits_for
@@ -178,6 +179,7 @@ async def read_scene(transactor: Transactor, run_id: str, *, tenant: str, reader
         course=await course(transactor, found),
         slot=await read_wait(store, found.run),
         resources=await _lacking(store, tenant, plan, steps),
+        limits=await lacking_places(store, tenant, run_id, plan, steps) if plan.has_limits else {},
         asked={} if case is None else {step.no: await asked_of(store, case, step, reader) for step in waits},
         ruled_out={} if case is None else {step.no: _ruled_out(case, step, staff) for step in limited},
     )
@@ -212,6 +214,7 @@ GIVEN = {
     "start": "start_idle",
     "slots": "slots.list",
     "resources": "resources.list",
+    "limits": "limits.show",
     "reassign": "interventions.reassign",
     "quarantine": "release",
     "worker": "start_worker",

@@ -65,6 +65,8 @@ class Scene(msgspec.Struct, frozen=True, kw_only=True):
     """The execution slot that the run waits for, and why it has none, in words."""
     resources: Mapping[int, str] = {}
     """The resources that ready steps lack, and which steps hold them, in words."""
+    limits: Mapping[int, tuple[str, str]] = {}
+    """Of steps that are parked under a key: the name of the limit, and who holds the key, in words."""
     ruled_out: Mapping[int, Mapping[str, str]] = {}
     """The owners of live workers that duties rule out for ready steps, with the reasons."""
 
@@ -220,6 +222,8 @@ def _of_step(scene: Scene, step: Step) -> Cause | None:
         return None
     if step.ready_at is not None and scene.run.state is RunState.PAUSED:
         return _held_back(scene, step)
+    if step.ready_at is not None and step.no in scene.limits:
+        return _awaits_place(scene, step)
     if step.ready_at is not None and step.no in scene.resources:
         return _awaits_resources(scene, step)
     if step.ready_at is not None:
@@ -227,6 +231,13 @@ def _of_step(scene: Scene, step: Step) -> Cause | None:
     if step.worker is not None:
         return _leased(scene, step)
     return TELL.get(step.state, _other)(scene, step, scene.plan.of(step))
+
+
+def _awaits_place(scene: Scene, step: Step) -> Cause:
+    name, (limit, said) = scene.plan.of(step).name, scene.limits[step.no]
+    since = None if step.ready_at is None else ready_since(step.ready_at)
+    sentence = f"{name} waits for {said}."
+    return Cause(code=Why.LIMIT, subject=name, sentence=sentence, since=since, command=("limits", "show", limit))
 
 
 def _awaits_resources(scene: Scene, step: Step) -> Cause:

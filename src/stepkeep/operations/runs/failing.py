@@ -26,6 +26,8 @@ SMALLEST_TERM = 4
 """A shorter part of a message finds too much."""
 VARIES = re.compile(r"\b0x[0-9a-f]+|\b(?=[0-9a-f-]*\d)[0-9a-f]{8,}(?:-[0-9a-f]{4,})*\b|\d+(?:[.,:]\d+)*", re.IGNORECASE)
 """What differs between two errors of one kind: ids and numbers."""
+CLASS = re.compile(r"^\w+: ")
+"""The class of an exception: many errors have the same."""
 
 
 class ErrorGroup(Answer, kw_only=True):
@@ -70,7 +72,7 @@ def term_of(message: str) -> str:
     >>> term_of("order # has no customer #")
     'has no customer'
     """
-    longest = max((part.strip() for part in message.split("#")), key=len)
+    longest = max((part.strip() for part in message.split("#")), key=lambda part: len(CLASS.sub("", part)))
     return longest if len(longest) >= SMALLEST_TERM else ""
 
 

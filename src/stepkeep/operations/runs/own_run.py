@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import NamedTuple
 
-from stepkeep.definition.native.rule_words import given_words, has_word
+from stepkeep.definition.native.build import given_words, has_word
 from stepkeep.kernel.errors import NotFound
 from stepkeep.kernel.machine.rows import Step
 from stepkeep.kernel.machine.states import RUN_TERMINAL, STEP_TERMINAL, STEP_WAITING, Phase, RunState, StepState

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from stepkeep.definition.built_in import kind_of
-from stepkeep.definition.native.rule_words import flow_version, given_words, handlers_among, in_words
-from stepkeep.definition.secrets import secrets_among
+from stepkeep.definition.expressions.scope import secrets_among
+from stepkeep.definition.native.build import flow_version, given_words, handlers_among, in_words
+from stepkeep.definition.python.registry import kind_of
 from stepkeep.definition.text.document import nearest
 from stepkeep.kernel.definition import QueueSpec
 from stepkeep.operations.instants import instant

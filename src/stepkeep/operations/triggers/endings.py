@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from stepkeep.kernel.decide.decision import asked_names, requesters_of
 from stepkeep.kernel.errors import Contended, ExpressionError
 from stepkeep.kernel.triggers import TriggerSpec
-from stepkeep.operations.pipeline.transact import MAX_CONFLICT_RETRIES
+from stepkeep.operations.pipeline.group_commit import MAX_CONFLICT_RETRIES
 from stepkeep.operations.triggers.chain import depth_after, too_deep
 from stepkeep.operations.triggers.firing import MAX_REASON, Firer, OutsideEvent, spec_of
 from stepkeep.operations.triggers.inputs import holds, input_of

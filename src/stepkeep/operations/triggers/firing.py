@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from stepkeep.kernel.decide.decision import asked_json
 from stepkeep.kernel.errors import ExpressionError, Refused, StepkeepError, StoreError
+from stepkeep.kernel.machine.rows import rows_of
 from stepkeep.kernel.people.authority import Caller
 from stepkeep.kernel.triggers import TriggerSpec
 from stepkeep.operations.definitions.publish import find_plan
@@ -124,9 +125,10 @@ class FiringBatch:
         self.firings = (*self._planned.records, *done)
         self.started = sum(one.state is FiringState.STARTED for one in done)
         self.backfill = _counted(self._planned.backfill, done)
-        answer.triggers.append(TriggerChange(was=self._was, row=self._planned.row))
-        answer.firings += self.firings
-        answer.backfills += [self.backfill] if self.backfill is not None else []
+        answer.rows.add(TriggerChange(was=self._was, row=self._planned.row))
+        answer.rows.take(rows_of(self.firings))
+        if self.backfill is not None:
+            answer.rows.add(self.backfill)
         return answer
 
 

@@ -12,7 +12,7 @@ from typing import Any, TypedDict
 
 import msgspec
 
-from stepkeep.definition.expressions.trigger_expressions import compile_condition, compile_trigger_inputs
+from stepkeep.definition.native.triggers import compile_condition, compile_trigger_inputs
 from stepkeep.kernel.errors import ExpressionError
 from stepkeep.kernel.triggers import TriggerSpec
 from stepkeep.store.rows import TriggerRow

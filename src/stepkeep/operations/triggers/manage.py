@@ -23,7 +23,8 @@ from stepkeep.kernel.triggers import TriggerKind, TriggerSpec
 from stepkeep.operations import validate
 from stepkeep.operations.definitions.publish import find_plan
 from stepkeep.operations.delivery.sinks import add_sink
-from stepkeep.operations.pipeline.transact import MAX_CONFLICT_RETRIES, Transactor
+from stepkeep.operations.pipeline.group_commit import MAX_CONFLICT_RETRIES
+from stepkeep.operations.pipeline.transact import Transactor
 from stepkeep.operations.triggers import views
 from stepkeep.operations.triggers.endings import leave_out_pause, note_living
 from stepkeep.operations.triggers.firing import Caused, Firer, encode_spec, spec_of

@@ -31,6 +31,13 @@ GRANTS_SLOTS = {"insert": ("slots", "quota_scopes"), "update": ("slots", "quota_
 TAKES_RESOURCES = {"insert": ("resource_holds",), "delete": ("resource_holds",)}
 """What the claim of a step that needs resources writes."""
 
+COUNTS_PLACES = {
+    "insert": ("limit_keys", "limit_holds", "limit_waits", "limit_lines"),
+    "update": ("limit_keys", "limit_waits", "limit_lines"),
+    "delete": ("limit_keys", "limit_holds", "limit_waits", "limit_lines"),
+}
+"""What the claim of a limited step writes, its end, and the sweep of unused keys. A client may end a claim, too."""
+
 REQUESTERS = "update (asked_before)"
 """The right to name the person who started an idle run among its requesters."""
 
@@ -71,6 +78,7 @@ RIGHTS: dict[Part, dict[str, tuple[str, ...]]] = {
             *FIRES["insert"],
             *GRANTS_SLOTS["insert"],
             *TAKES_RESOURCES["insert"],
+            *COUNTS_PLACES["insert"],
             *("workers", "worker_journal", "worker_reports", "attempt_evidence", "queues"),
             *("sinks", "delivery_actions", "audit", "audit_heads"),
         ),
@@ -78,9 +86,16 @@ RIGHTS: dict[Part, dict[str, tuple[str, ...]]] = {
             *CHANGES_RUNS["update"],
             *FIRES["update"],
             *GRANTS_SLOTS["update"],
+            *COUNTS_PLACES["update"],
             *("workers", "worker_reports", "sinks", "jobs", "job_runs", "audit_heads"),
         ),
-        "delete": (*CHANGES_RUNS["delete"], *GRANTS_SLOTS["delete"], *TAKES_RESOURCES["delete"], "mailbox"),
+        "delete": (
+            *CHANGES_RUNS["delete"],
+            *GRANTS_SLOTS["delete"],
+            *TAKES_RESOURCES["delete"],
+            *COUNTS_PLACES["delete"],
+            "mailbox",
+        ),
     },
     Part.CLIENT: {
         "insert": (
@@ -88,6 +103,7 @@ RIGHTS: dict[Part, dict[str, tuple[str, ...]]] = {
             *CHANGES_RUNS["insert"],
             *FIRES["insert"],
             *GRANTS_SLOTS["insert"],
+            "limit_keys",
             *("quarantine", "mailbox", "sinks", "delivery_actions", "audit", "audit_heads", "quota_runs"),
             *("jobs", "job_runs"),
         ),
@@ -95,10 +111,15 @@ RIGHTS: dict[Part, dict[str, tuple[str, ...]]] = {
             *CHANGES_RUNS["update"],
             *FIRES["update"],
             *GRANTS_SLOTS["update"],
+            *("limit_keys", "limit_lines"),
             *("quarantine", "mailbox", "sinks", "jobs", "audit_heads"),
         ),
         REQUESTERS: ("run_details",),
-        "delete": (*CHANGES_RUNS["delete"], *GRANTS_SLOTS["delete"], "sinks", "deliveries", "quota_runs"),
+        "delete": (
+            *CHANGES_RUNS["delete"],
+            *GRANTS_SLOTS["delete"],
+            *("limit_holds", "sinks", "deliveries", "quota_runs"),
+        ),
     },
 }
 """A worker runs what was published; a client publishes, starts, decides and looks. Neither changes the schema, a

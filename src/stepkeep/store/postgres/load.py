@@ -85,6 +85,21 @@ PARAMETERS: dict[str, Callable[[Sequence[Any]], tuple[Any, ...]]] = {
 """How the keys of a statement become parameters, where these are not just columns of text."""
 
 
+async def drive(connection: Connection, loads: loading.Loads[T]) -> T:
+    """Send each statement that a generator asks for, and give it the rows."""
+    try:
+        ask = next(loads)
+        while True:
+            given = PARAMETERS.get(ask.statement, zip_of)(ask.keys) if ask.given is None else ask.given
+            found = await fetch(connection, getattr(SQL, ask.statement), *given)
+            if ask.statement in PLACED:
+                found = [(*ask.keys[row[0] - 1], *row[1:]) for row in found]
+            ask = loads.send(found)
+    except StopIteration as ended:
+        result: T = ended.value
+        return result
+
+
 class OutOfOrder(Exception):
     """A run is needed that comes before a lock already held: one with a smaller id, or any after business keys were
     locked. Waiting for it here could be a deadlock."""
@@ -122,22 +137,11 @@ class Loading:
         await self._drive(loading.more_rows(more, loaded))
         if more.keys:
             await self._load_mailboxes(more.keys)
-        self._holds_keys |= bool(more.slots or more.resources)
+        self._holds_keys |= bool(more.slots or more.resources or more.limits)
         await self._drive(loading.locked_tenants(more, loaded))
 
     async def _drive(self, loads: loading.Loads[T]) -> T:
-        """Send each statement that a generator asks for, and give it the rows."""
-        try:
-            ask = next(loads)
-            while True:
-                given = PARAMETERS.get(ask.statement, zip_of)(ask.keys) if ask.given is None else ask.given
-                found = await fetch(self.connection, getattr(SQL, ask.statement), *given)
-                if ask.statement in PLACED:
-                    found = [(*ask.keys[row[0] - 1], *row[1:]) for row in found]
-                ask = loads.send(found)
-        except StopIteration as ended:
-            result: T = ended.value
-            return result
+        return await drive(self.connection, loads)
 
     async def _load_mailboxes(self, wants: Sequence[KeyWant]) -> None:
         """Lock business keys and then read what is known about them, so that nothing changes after it was read."""

@@ -85,13 +85,17 @@ HOT_COLUMNS = (
 """Runs, steps and attempts as `write_hot` and as `write_hot_columns` take them."""
 
 
-def arrays_of(rows: Sequence[msgspec.Struct], blob: Bytes) -> list[Any]:
-    """Messages, outbox entries, gates or decisions as one array for each column, and two for a column of bytes."""
-    made: list[Any] = []
+def arrays_of(rows: Sequence[msgspec.Struct]) -> list[Any]:
+    """Rows as one array for each column, and two for a column of bytes: the first parameter holds the bytes of all."""
+    blob, made, has_bytes = Bytes(), list[Any](), False
     for column in columns_of(type(rows[0])):
         values = [getattr(row, column.name) for row in rows]
-        made += blob.add(values) if column.kind is Kind.BYTES else (ARRAYS[column.kind](values),)
-    return made
+        if column.kind is Kind.BYTES:
+            made += blob.add(values)
+            has_bytes = True
+        else:
+            made.append(ARRAYS[column.kind](values))
+    return [blob.joined(), *made] if has_bytes else made
 
 
 ARRAYS: dict[Kind, Callable[[Any], Any]] = {

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from stepkeep.kernel.people.authority import Authority, Caller
 from stepkeep.store.bounds import check_people
-from stepkeep.store.columns import people_values
+from stepkeep.store.columns import values_of
 from stepkeep.store.people import SAVES, loading
 from stepkeep.store.postgres.connections import Connection, execute, fetch
 from stepkeep.store.principals import MakeChange
@@ -41,6 +41,6 @@ async def write_people(connection: Connection, tenant: str, make: MakeChange, cl
     [(_, now)] = await fetch(connection, SQL.lock_people, tenant, clock_offset)
     change = make(now)
     check_people(change)
-    await execute(connection, SQL.insert_people_journal, *people_values(change.entry))
+    await execute(connection, SQL.insert_people_journal, *values_of(change.entry))
     for row in change.rows():
-        await execute(connection, getattr(SQL, SAVES[type(row)]), *people_values(row))
+        await execute(connection, getattr(SQL, SAVES[type(row)]), *values_of(row))

@@ -236,7 +236,7 @@ class PostgresStore(Store):
         sent = self.notifier.take_due(notification)
         # One statement for one tenant is a transaction by itself; anything else needs an explicit one.
         tenants = {change.run.tenant for change in what.runs} | {new.run.tenant for new in what.new_runs}
-        in_one_statement = len(tenants) == 1 and (what.is_plain or what.only_creates)
+        in_one_statement = len(tenants) == 1 and what.is_plain
         pool = self._claim_pool if basis is Basis.READ else self._engine
         async with self._looking(pool) if in_one_statement else self._transaction(pool) as connection:
             now = await record(connection, what, known, self.clock_offset, self.notifier.notice(sent))

@@ -5,23 +5,23 @@ Values only become columns here. A row that is not as the basis says raises, and
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import TypeAlias
 
 import msgspec
 
-from stepkeep.kernel.errors import Conflict, Contended, InvariantBroken
-from stepkeep.kernel.machine.rows import Notice as ChildNotice
-from stepkeep.kernel.machine.rows import Recall
-from stepkeep.kernel.machine.states import RUN_TERMINAL
-from stepkeep.store.change import NOT_REQUESTED, Loaded, NewRun, Write
-from stepkeep.store.columns import people_values
+from stepkeep.kernel.errors import Contended, InvariantBroken
+from stepkeep.store import writing
+from stepkeep.store.change import Loaded, NewRun, Write
+from stepkeep.store.columns import values_of
+from stepkeep.store.limits import limit_writes
 from stepkeep.store.postgres import parameters
-from stepkeep.store.postgres.arrays import Bytes, RowEncoder, ids, names, numbers
+from stepkeep.store.postgres.arrays import RowEncoder
 from stepkeep.store.postgres.connections import Connection, execute, fetch
 from stepkeep.store.postgres.failures import translated
-from stepkeep.store.postgres.load import lock_order
+from stepkeep.store.postgres.load import drive, lock_order
 from stepkeep.store.statements import load_statements
+from stepkeep.store.writing import Put
 
 SQL = load_statements("stepkeep.store.postgres")
 
@@ -33,117 +33,49 @@ SILENT: Notice = ("", None)
 
 async def write(connection: Connection, what: Write, clock_offset: int) -> None:
     """Write everything, in an order that respects foreign keys."""
-    if what.released_keys:
-        await _release_keys(connection, what)
-    if what.released_undo:
-        tenants, run_ids = zip(*what.released_undo, strict=True)
-        await execute(connection, SQL.release_adoptions, names(tenants), ids(run_ids))
-    if what.begun:
-        await _begin_children(connection, what)
+    rows = what.every_row()
+    await _put(connection, writing.before_runs(rows))
     if what.new_runs:
         await _insert_runs(connection, what.new_runs, clock_offset=clock_offset)
+        await _put(connection, writing.with_runs(what.new_runs, rows))
     if what.has_hot_rows:
         await _write_hot(connection, what, clock_offset=clock_offset)
-    await _write_rest(connection, what, clock_offset)
+    await _put(connection, writing.after_runs(rows), clock_offset)
+    if what.limits:
+        await drive(connection, limit_writes(what.limits))
 
 
 async def record(connection: Connection, what: Write, known: Loaded, clock_offset: int, notice: Notice) -> int:
     """Write a decision whose rows are not locked; returns the clock. A tenant's runs are locked first, in id order."""
-    now = known.now
+    now, rows = known.now, what.every_row()
     if what.has_hot_rows:
         what.runs.sort(key=lambda change: lock_order((change.run.tenant, change.run.id)))
         now = await _write_hot(connection, what, is_sure=False, clock_offset=clock_offset, notice=notice)
-    if what.released_keys:
-        await _release_keys(connection, what)
+    await _put(connection, writing.before_runs(rows))
     if what.new_runs:
         now = await _insert_runs(connection, what.new_runs, known.now, clock_offset, notice)
-    await _write_rest(connection, what, clock_offset)
+        await _put(connection, writing.with_runs(what.new_runs, rows))
+    await _put(connection, writing.after_runs(rows), clock_offset)
+    if what.limits:
+        await drive(connection, limit_writes(what.limits))
     return now
 
 
-async def _write_rest(connection: Connection, what: Write, clock_offset: int) -> None:
-    """The rows that few changes write."""
-    if messages := [*(one for new in what.new_runs for one in new.messages), *what.messages]:
-        await _insert(connection, SQL.insert_messages, messages)
-    if what.consumed:
-        await _consume(connection, what)
-    if what.mailbox:
-        await _save_mailbox(connection, what)
-    if outbox := [*(one for new in what.new_runs for one in new.outbox), *what.outbox]:
-        await _insert(connection, SQL.insert_outbox, outbox)
-        emitted = [(one.tenant, one.run_id, one.seq, one.name) for one in outbox]
-        tenants, run_ids, seqs, types = zip(*emitted, strict=True)
-        given = (names(tenants), ids(run_ids), numbers(seqs), list(types), clock_offset)
-        await execute(connection, SQL.emit_deliveries, *given)
-    if gates := [*(one for new in what.new_runs for one in new.gates), *what.gates]:
-        await _insert(connection, SQL.insert_gates, gates)
-    if adopted := [one for new in what.new_runs for one in new.adoptions]:
-        await execute(connection, SQL.insert_adoptions, *parameters.arrays_of(adopted, Bytes()))
-    if cursors := [one for new in what.new_runs for one in new.deliveries]:
-        await _insert(connection, SQL.insert_deliveries, cursors)
-    if what.gate_changes:
-        await execute(connection, SQL.update_gates, *parameters.arrays_of(what.gate_changes, Bytes()))
-    if what.votes:
-        await _insert(connection, SQL.insert_decisions, what.votes)
-    if what.has_children:
-        await _write_children(connection, what)
-    if what.has_triggers:
-        await _write_triggers(connection, what)
-    for slot in [new.slot for new in what.new_runs if new.slot is not None]:
-        await execute(connection, SQL.insert_slots, *people_values(slot))
-    for grant in what.granted:
-        if len(await fetch(connection, SQL.grant_slot, *grant)) != 1:
-            raise Contended("another transaction granted a slot: run the whole transaction again")
-    for asked in what.requesters:
-        await execute(connection, SQL.save_requesters, *asked)
-    for tenant in sorted({hold.tenant for hold in what.holds}):
-        await execute(connection, SQL.forget_resource_holds, tenant)
-    for hold in what.holds:
-        await execute(connection, SQL.insert_resource_hold, *people_values(hold))
-    for payload in what.payloads:
-        owner = (payload.tenant, payload.run_id, payload.digest)
-        for number, chunk in payload.chunks():
-            await execute(connection, SQL.insert_payload_chunks, *owner, number, chunk)
+async def _put(connection: Connection, puts: Iterable[Put], clock_offset: int = 0) -> None:
+    """Send rows: all at once as arrays, where the statement takes them, else one after the other."""
+    for put in puts:
+        statement, send = getattr(SQL, put.statement), execute if put.refusal is None else fetch
+        given = [parameters.arrays_of(put.rows)] if put.by_arrays else [_values(row) for row in put.rows]
+        found = 0
+        for values in given:
+            found += len(await send(connection, statement, *values, *((clock_offset,) if put.is_timed else ())) or ())
+        if put.refusal is not None and found != len(put.rows):
+            refused, why = put.refusal
+            raise refused(why)
 
 
-async def _begin_children(connection: Connection, what: Write) -> None:
-    """Before their runs are written: one that is not requested any more has a run, or must not have one."""
-    for begun in what.begun:
-        key = (begun.tenant, begun.run_id, begun.no, begun.activation)
-        if len(await fetch(connection, SQL.begin_child, *key, begun.started_at)) != 1:
-            raise Conflict(NOT_REQUESTED)
-
-
-async def _write_children(connection: Connection, what: Write) -> None:
-    for asked in what.children:
-        await execute(connection, SQL.insert_child, *people_values(asked))
-    # A parent and its child may write the same row at once, each in a batch with others: all batches lock in one order.
-    told: list[Recall | ChildNotice] = [*what.recalls, *what.notices]
-    for one in sorted(told, key=lambda one: (one.tenant, one.child_id)):
-        if isinstance(one, Recall):
-            await execute(connection, SQL.recall_child, *people_values(one))
-        else:
-            given = (one.tenant, one.child_id, one.outcome, one.ended_at, one.category, one.error)
-            await execute(connection, SQL.end_child, *given)
-
-
-async def _write_triggers(connection: Connection, what: Write) -> None:
-    for change in what.triggers:
-        values = people_values(change.row)
-        statement, given = (SQL.update_trigger, (*values, change.was)) if change.was else (SQL.insert_trigger, values)
-        if len(await fetch(connection, statement, *given)) != 1:
-            raise Contended("another transaction changed a trigger: run the whole transaction again")
-    for firing in what.firings:
-        await execute(connection, SQL.save_firing, *people_values(firing))
-    for backfill in what.backfills:
-        await execute(connection, SQL.save_backfill, *people_values(backfill))
-
-
-async def _insert(connection: Connection, statement: str, rows: Sequence[msgspec.Struct]) -> None:
-    """Insert rows by one array for each column; the first parameter holds the bytes of all."""
-    blob = Bytes()
-    given = parameters.arrays_of(rows, blob)
-    await execute(connection, statement, blob.joined(), *given)
+def _values(row: msgspec.Struct | tuple[object, ...]) -> tuple[object, ...]:
+    return row if isinstance(row, tuple) else values_of(row)
 
 
 async def _write_hot(
@@ -200,11 +132,6 @@ def _given(tenant: str, parcel: RowEncoder) -> tuple[bytes, str, str, str]:
     return (parcel.joined(), tenant, parcel.run_ids(), parameters.WORDS)
 
 
-async def _release_keys(connection: Connection, what: Write) -> None:
-    tenants, keys = zip(*what.released_keys, strict=True)
-    await execute(connection, SQL.release_business_keys, tenants, keys)
-
-
 async def _insert_runs(
     connection: Connection,
     new: list[NewRun],
@@ -225,30 +152,4 @@ async def _insert_runs(
             )
         asked = (not_before, clock_offset, *notice)
         [(now, *_)] = await fetch(connection, SQL.insert_runs, *_given(tenant, parcel), *rows, *asked)
-    if promises := [one.idempotency for one in new if one.idempotency is not None]:
-        kept = [(one.tenant, one.operation, one.key, one.fingerprint) for one in promises]
-        promised = ids([one.run_id for one in promises])
-        scopes = [one.scope for one in promises]
-        await execute(connection, SQL.insert_idempotency_keys, *zip(*kept, strict=True), promised, scopes)
-    runs = [one.run for one in new]
-    live = [run for run in runs if run.business_key is not None and run.state not in RUN_TERMINAL]
-    if live:
-        tenants, keys = [run.tenant for run in live], [run.business_key for run in live]
-        await execute(connection, SQL.insert_business_keys, tenants, keys, ids([run.id for run in live]))
     return now
-
-
-async def _save_mailbox(connection: Connection, what: Write) -> None:
-    blob = Bytes()
-    given = parameters.arrays_of(what.mailbox, blob)
-    saved = await fetch(connection, SQL.save_mailbox, blob.joined(), *given)
-    if len(saved) != len(what.mailbox):
-        raise Contended("another transaction delivered a message: run the whole transaction again")
-
-
-async def _consume(connection: Connection, what: Write) -> None:
-    rows = [(one.tenant, one.run_id, one.id, one.consumed_by) for one in what.consumed]
-    tenants, run_ids, messages, consumers = zip(*rows, strict=True)
-    taken = await fetch(connection, SQL.consume_messages, names(tenants), ids(run_ids), messages, numbers(consumers))
-    if len(taken) != len(rows):
-        raise Contended("another transaction consumed a message: run the whole transaction again")

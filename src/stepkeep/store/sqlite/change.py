@@ -13,20 +13,21 @@ import apsw
 from msgspec.structs import replace
 
 from stepkeep.kernel.decide.decision import Involved
-from stepkeep.kernel.errors import Broken, Conflict, Contended, InvariantBroken
+from stepkeep.kernel.errors import Broken, Contended, InvariantBroken
 from stepkeep.kernel.machine.rows import Run, Step
-from stepkeep.kernel.machine.states import RUN_TERMINAL
-from stepkeep.store import columns, loading
+from stepkeep.store import columns, loading, writing
 from stepkeep.store.bounds import check_write
-from stepkeep.store.change import NOT_REQUESTED, Decide, Loaded, More, Propose, RunChange, RunKey, Want, Write
+from stepkeep.store.change import Decide, Loaded, More, NewRun, Propose, RunChange, RunKey, Want, Write
 from stepkeep.store.columns import json_text
+from stepkeep.store.limits import limit_writes
 from stepkeep.store.reading import quarantined, unreadable
 from stepkeep.store.rows import KeyWant, Mailbox
 from stepkeep.store.sqlite import rows
-from stepkeep.store.sqlite.deliveries import advance, begin, emit, note_endings
+from stepkeep.store.sqlite.deliveries import advance, begin, note_endings
 from stepkeep.store.sqlite.people import load_authorities
 from stepkeep.store.sqlite.rows import Row
 from stepkeep.store.statements import load_statements
+from stepkeep.store.writing import Put
 
 SQL = load_statements("stepkeep.store.sqlite")
 
@@ -251,15 +252,11 @@ def record(connection: apsw.Connection, now: int, what: Write, known: Loaded) ->
 
 def write(connection: apsw.Connection, what: Write, loaded: Loaded) -> None:
     """Write everything, in an order that respects foreign keys."""
-    many = connection.executemany
-    if what.released_keys:
-        many(SQL.release_business_keys, what.released_keys)
-    if what.released_undo:
-        many(SQL.release_adoptions, what.released_undo)
-    if what.begun:
-        _begin_children(connection, what)
+    every, many = what.every_row(), connection.executemany
+    _put(connection, writing.before_runs(every))
     if what.new_runs:
-        _write_new_runs(connection, what, loaded.now)
+        _write_new_runs(connection, what.new_runs, loaded.now)
+        _put(connection, writing.with_runs(what.new_runs, every))
     if what.runs:
         _write_runs(connection, what.runs, loaded)
         advance(connection, what.runs, loaded.now)
@@ -275,63 +272,21 @@ def write(connection: apsw.Connection, what: Write, loaded: Loaded) -> None:
         many(SQL.insert_attempts, map(rows.row_of, what.attempts))
     if what.entries:
         many(SQL.insert_journal, map(rows.row_of, what.entries))
-    if what.messages:
-        many(SQL.insert_messages, map(rows.row_of, what.messages))
-    if what.consumed:
-        consumed = [(one.tenant, one.run_id, one.id, one.consumed_by) for one in what.consumed]
-        if _count(connection, SQL.consume_messages, consumed) != len(consumed):
-            raise Contended("another transaction consumed a message: run the whole transaction again")
-    if what.mailbox and _count(connection, SQL.save_mailbox, list(map(rows.row_of, what.mailbox))) != len(what.mailbox):
-        raise Contended("another transaction delivered a message: run the whole transaction again")
-    if what.outbox:
-        many(SQL.insert_outbox, map(rows.row_of, what.outbox))
-        emit(connection, what.outbox, loaded.now)
-    if what.gates:
-        many(SQL.insert_gates, map(rows.row_of, what.gates))
-    if what.gate_changes:
-        many(SQL.update_gates, map(rows.row_of, what.gate_changes))
-    if what.votes:
-        many(SQL.insert_decisions, map(rows.listing_row, what.votes))
-    if what.has_children:
-        _write_children(connection, what)
-    if what.has_triggers:
-        _write_triggers(connection, what)
-    if what.granted and _count(connection, SQL.grant_slot, list(what.granted)) != len(what.granted):
-        raise Contended("another transaction granted a slot: run the whole transaction again")
-    if what.requesters:
-        many(SQL.save_requesters, what.requesters)
-    if what.holds:
-        many(SQL.forget_resource_holds, ((tenant,) for tenant in sorted({hold.tenant for hold in what.holds})))
-        many(SQL.insert_resource_hold, map(rows.row_of, what.holds))
-    for payload in what.payloads:
-        owner = (payload.tenant, payload.run_id, payload.digest)
-        many(SQL.insert_payload_chunks, ((*owner, number, chunk) for number, chunk in payload.chunks()))
+    _put(connection, writing.after_runs(every), loaded.now)
+    if what.limits:
+        _drive(connection, limit_writes(what.limits), loaded)
 
 
-def _begin_children(connection: apsw.Connection, what: Write) -> None:
-    """Before their runs are written: one that is not requested any more has a run, or must not have one."""
-    begun = [(one.tenant, one.run_id, one.no, one.activation, one.started_at) for one in what.begun]
-    if _count(connection, SQL.begin_child, begun) != len(begun):
-        raise Conflict(NOT_REQUESTED)
-
-
-def _write_children(connection: apsw.Connection, what: Write) -> None:
-    connection.executemany(SQL.insert_child, map(columns.people_values, what.children))
-    connection.executemany(SQL.recall_child, map(columns.people_values, what.recalls))
-    ended = [(one.tenant, one.child_id, one.outcome, one.ended_at, one.category, one.error) for one in what.notices]
-    connection.executemany(SQL.end_child, ended)
-
-
-def _write_triggers(connection: apsw.Connection, what: Write) -> None:
-    for change in what.triggers:
-        values = columns.people_values(change.row)
-        statement, bindings = (
-            (SQL.update_trigger, (*values, change.was)) if change.was else (SQL.insert_trigger, values)
-        )
-        if _count(connection, statement, [bindings]) != 1:
-            raise Contended("another transaction changed a trigger: run the whole transaction again")
-    connection.executemany(SQL.save_firing, map(columns.people_values, what.firings))
-    connection.executemany(SQL.save_backfill, map(columns.people_values, what.backfills))
+def _put(connection: apsw.Connection, puts: Iterable[Put], now: int = 0) -> None:
+    """Send rows, one after the other."""
+    for put in puts:
+        given = [row if isinstance(row, tuple) else columns.values_of(row) for row in put.rows]
+        if put.is_timed:
+            given = [(*values, now) for values in given]
+        found = _count(connection, getattr(SQL, put.statement), given)
+        if put.refusal is not None and found != len(given):
+            refused, why = put.refusal
+            raise refused(why)
 
 
 def _write_runs(connection: apsw.Connection, changes: Sequence[RunChange], loaded: Loaded) -> None:
@@ -365,25 +320,14 @@ def _in_two(what: Write, loaded: Loaded) -> tuple[list[Step], list[Step]]:
     return hot, others
 
 
-def _write_new_runs(connection: apsw.Connection, what: Write, now: int) -> None:
-    new, many = what.new_runs, connection.executemany
+def _write_new_runs(connection: apsw.Connection, new: Sequence[NewRun], now: int) -> None:
+    many = connection.executemany
     many(SQL.insert_runs, (rows.row_of(one.run) for one in new))
     many(SQL.insert_run_details, (rows.row_of(one.details) for one in new))
     many(SQL.insert_steps, (rows.step_row(step) for one in new for step in one.steps))
     many(SQL.insert_journal, (rows.row_of(entry) for one in new for entry in one.entries))
-    many(SQL.insert_messages, (rows.row_of(message) for one in new for message in one.messages))
-    many(SQL.insert_outbox, (rows.row_of(entry) for one in new for entry in one.outbox))
-    many(SQL.insert_gates, (rows.row_of(gate) for one in new for gate in one.gates))
-    many(SQL.insert_adoptions, (rows.row_of(adoption) for one in new for adoption in one.adoptions))
-    many(SQL.insert_deliveries, (rows.row_of(cursor) for one in new for cursor in one.deliveries))
-    many(SQL.insert_slots, (rows.row_of(one.slot) for one in new if one.slot is not None))
     begin(connection, new, now)
     note_endings(connection, [one.run for one in new], now)
-    emit(connection, [entry for one in new for entry in one.outbox], now)
-    keys = (one.idempotency for one in new if one.idempotency is not None)
-    many(SQL.insert_idempotency_keys, map(rows.row_of, keys))
-    live = (one.run for one in new if one.run.business_key is not None and one.run.state not in RUN_TERMINAL)
-    many(SQL.insert_business_keys, ((run.tenant, run.business_key, run.id) for run in live))
 
 
 def _count(connection: apsw.Connection, statement: str, bindings: list[Row]) -> int:

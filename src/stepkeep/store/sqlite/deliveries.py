@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import apsw
 
 from stepkeep.kernel.machine.journal import SealedEntry
-from stepkeep.kernel.machine.rows import OutboxEntry, Run
+from stepkeep.kernel.machine.rows import Run
 from stepkeep.store.change import NewRun, RunChange
 from stepkeep.store.deliveries import worker_cursor, worker_target
 from stepkeep.store.sqlite import rows
@@ -33,12 +33,6 @@ def begin(connection: apsw.Connection, new: Sequence[NewRun], now: int) -> None:
     runs = (one.run for one in new)
     given = [(run.tenant, run.id, run.seq, now, run.ended_at is not None) for run in runs]
     connection.executemany(SQL.start_deliveries, given)
-
-
-def emit(connection: apsw.Connection, entries: Sequence[OutboxEntry], now: int) -> None:
-    """Advance or create the cursors of runs that emitted events."""
-    given = [(entry.tenant, entry.run_id, entry.seq, entry.name, now) for entry in entries]
-    connection.executemany(SQL.emit_deliveries, given)
 
 
 def note_endings(connection: apsw.Connection, runs: Sequence[Run], now: int) -> None:

@@ -25,7 +25,7 @@ SHORTEST_POLL, LONGEST_POLL = 0.004, 0.05
 DELIVERY_PAUSE = 0.001
 """Seconds between two notifications that are delivered."""
 
-MOST_FILE_BYTES = 65_536
+MOST_FILE_BYTES = 262_144
 
 log = logging.getLogger(__name__)
 

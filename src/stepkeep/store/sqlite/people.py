@@ -8,7 +8,7 @@ import apsw
 
 from stepkeep.kernel.people.authority import Authority, Caller
 from stepkeep.store.bounds import check_people
-from stepkeep.store.columns import json_text, people_values
+from stepkeep.store.columns import json_text, values_of
 from stepkeep.store.people import SAVES, loading
 from stepkeep.store.principals import MakeChange
 from stepkeep.store.statements import load_statements
@@ -34,6 +34,6 @@ def write_people(connection: apsw.Connection, clock: Callable[[], int], make: Ma
     be taken."""
     change = make(clock())
     check_people(change)
-    connection.execute(SQL.insert_people_journal, people_values(change.entry))
+    connection.execute(SQL.insert_people_journal, values_of(change.entry))
     for row in change.rows():
-        connection.execute(getattr(SQL, SAVES[type(row)]), people_values(row))
+        connection.execute(getattr(SQL, SAVES[type(row)]), values_of(row))

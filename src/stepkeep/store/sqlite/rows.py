@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from stepkeep.kernel.machine.rows import HOT_OF_STEP, Step
-from stepkeep.store.columns import Kind, columns_of, generate, json_text
+from stepkeep.store.columns import columns_of, generate, json_text
 
 Row = tuple[Any, ...]
 
@@ -22,14 +22,6 @@ _HOT = {"tenant", "run_id", "no", *HOT_OF_STEP} - {"ready_at"}
 _hot = "".join(f"row.{column.name}, " for column in columns_of(Step) if column.name in _HOT)
 step_hot_columns: Callable[[Step], Row] = generate((f"def made(row): return ({_hot})",), {})
 """The hot columns of a step that is not claimable."""
-
-
-def listing_row(row: msgspec.Struct) -> Row:
-    """Every column of a row whose lists are JSON text."""
-    return tuple(
-        json_text(getattr(row, column.name)) if column.kind is Kind.LIST else getattr(row, column.name)
-        for column in columns_of(type(row))
-    )
 
 
 def step_row(step: Step) -> Row:

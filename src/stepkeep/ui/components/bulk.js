@@ -10,6 +10,7 @@ import {
 	h,
 	input,
 	link,
+	note,
 	once,
 	openDialog,
 	pause,
@@ -42,17 +43,24 @@ export const BULK = {
 		["idle", ...MOVING, "paused", "validating", "stopping", "compensating"],
 	],
 	rerun: ["Run again", "Start", "primary", "started", "still live, or quarantined", [...ENDED, "succeeded"]],
+	retry: ["Retry after a fix", "Retry", "primary", "started again", "still live, succeeded, or quarantined", ENDED],
 	pause: ["Pause runs", "Pause", "primary", "paused", "not moving, or quarantined", MOVING],
 	resume: ["Resume runs", "Resume", "primary", "resumed", "not paused, or quarantined", ["paused"]],
 };
 
+const SAYS = {
+	rerun: "Every step runs again, from the start: an effect may happen twice.",
+	retry: "What finished is adopted; what did not runs again, and its effect may happen twice.",
+};
+
 /**
- * @param {"cancel" | "rerun" | "pause" | "resume"} kind @param {any[]} runs those chosen, or those in sight of the ones that match
+ * @param {"retry" | "cancel" | "rerun" | "pause" | "resume"} kind @param {any[]} runs those chosen, or those in sight of the ones that match
  * @param {() => void} done @param {Record<string, any>} [where] the filter, for all that match it
  */
 export function bulkDialog(kind, runs, done, where) {
 	const [title, verb, tone, past, why, states] = BULK[kind],
-		does = kind === "rerun" ? "run again" : kind;
+		does = kind === "rerun" ? "run again" : kind,
+		isStart = kind === "rerun" || kind === "retry";
 	const touched = runs.filter((run) => states.includes(run.state) && !run.quarantined),
 		left = where ? 0 : runs.length - touched.length;
 	const reason = input({ placeholder: "Why, for the record" }),
@@ -61,13 +69,14 @@ export function bulkDialog(kind, runs, done, where) {
 	// A state that the action is not about would only be refused; without a state the service takes those that it is about.
 	const fits = where?.state?.filter((one) => states.includes(one)),
 		which = where
-			? { where: { ...where, state: fits ?? (kind === "rerun" ? ENDED : states) } }
+			? { where: { ...where, state: fits ?? (isStart ? ENDED : states) } }
 			: { runs: touched.map((run) => run.id) };
 	const asked = () => ({
-		action: kind,
+		action: kind === "retry" ? "rerun" : kind,
 		...which,
+		...(kind === "retry" ? { unfinished: true } : {}),
 		...(kind === "cancel" ? { compensate: undo.checked } : {}),
-		...(kind === "rerun" ? {} : { reason: reason.value }),
+		...(isStart ? {} : { reason: reason.value }),
 	});
 	let count = where ? 0 : touched.length;
 	const says = h(
@@ -103,7 +112,7 @@ export function bulkDialog(kind, runs, done, where) {
 				: touched.length > SHOWN
 					? h("p.muted", `and ${counted(touched.length - SHOWN, "more", "more")}`)
 					: null,
-			kind === "rerun" ? null : field("Reason", reason),
+			isStart ? h("p.row", note("wait", "warn", SAYS[kind])) : field("Reason", reason),
 			kind === "cancel" ? h("label.row", undo, "Undo first what the runs did") : null,
 			out,
 		],

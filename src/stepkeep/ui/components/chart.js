@@ -45,6 +45,39 @@ export function columnPlot({ name, points, tones, words }) {
 	);
 }
 
+/**
+ * A small plot for a cell: how many there were over time, and how many of them failed.
+ * @param {string} name @param {number[]} all @param {number[]} [failed]
+ */
+export function spark(name, all, failed = all) {
+	const most = Math.max(1, ...all),
+		width = 4;
+	const bars = (values, tone) =>
+		values.map((value, at) => {
+			const tall = value ? Math.max(2, (value / most) * 22) : 0;
+			return value
+				? s("rect", { class: `bar tone-${tone}`, x: at * width, y: 24 - tall, width: width - 1, height: tall })
+				: null;
+		});
+	const sum = (values) => values.reduce((total, one) => total + one, 0);
+	const text = failed === all ? `${sum(all)}` : `${sum(all)}, ${sum(failed)} failed`;
+	return s(
+		"svg.spark",
+		{ viewBox: `0 0 ${all.length * width} 24`, role: "img", "aria-label": `${name}: ${text}` },
+		s("title", text),
+		s("line.base", { x1: 0, x2: all.length * width, y1: 24, y2: 24 }),
+		failed === all ? null : bars(all, "run"),
+		bars(failed, "bad"),
+	);
+}
+
+/** How far back a page may look: what the service takes, and words. */
+export const WINDOWS = [
+	["1h", "Last hour"],
+	["24h", "Last 24 hours"],
+	["7d", "Last 7 days"],
+];
+
 /** Shares as bars. @param {{label: Child, value: number, text: string, tone?: string}[]} items */
 export function shareBars(items) {
 	const most = Math.max(1e-9, ...items.map((one) => one.value));

@@ -14,7 +14,7 @@ const WIDTH = 172,
 	LARGE = 30;
 const STEPS = { ArrowRight: [1, 0], ArrowLeft: [-1, 0], ArrowDown: [0, 1], ArrowUp: [0, -1] };
 const MOVING = new Set(["running", "validating"]),
-	WAITING = new Set(["awaiting_approval", "awaiting_event", "awaiting_completion", "retrying"]);
+	WAITING = new Set(["awaiting_approval", "awaiting_event", "awaiting_completion", "retrying", "held"]);
 const STILL = new Set(["pending", "skipped", "cancelled"]);
 
 /** @param {{name: string, choose: (id: string) => void, signal: AbortSignal}} options */

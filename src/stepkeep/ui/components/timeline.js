@@ -219,6 +219,9 @@ export function legend() {
 		one("run", "running"),
 		one("bad", "failed, timed out or lost"),
 		one("wait", "waiting", "soft"),
+		one("run", "children", "soft"),
+		one("wait", "retry wait", "thin"),
+		one("idle", "queued", "thin"),
 		one("undo", "undone"),
 	);
 }

@@ -17,10 +17,10 @@ import {
 	href,
 	icon,
 	inert,
-	jsonView,
 	line,
 	may,
 	note,
+	patch,
 	problemBox,
 	put,
 	refused,
@@ -29,7 +29,7 @@ import {
 	skeleton,
 	words,
 } from "../kit.js";
-import { gateDialog } from "../actions.js";
+import { gateDialog, gateFacts, questionOf } from "../actions.js";
 
 const SHOWS = [
 	["mine", "For me"],
@@ -49,9 +49,9 @@ export function approvalsPage(context) {
 	const store = createStore({ approvals: null, complete: true, problem: "" });
 	const tabs = h("div.switch", { role: "group", "aria-label": "Which gates" });
 	const list = h("div.inbox"),
-		count = h("p.muted", { role: "status" });
-	const element = h("div.page.narrow", h("div.head", h("h1", "Approvals"), h("div.row", tabs)), count, list);
-	const cards = new Map();
+		count = h("p.muted", { role: "status" }),
+		bar = h("div.card.selection.row", { hidden: true, role: "region", "aria-label": "Selected gates" });
+	const element = h("div.page.narrow", h("div.head", h("h1", "Approvals"), h("div.row", tabs)), count, bar, list);
 
 	function drawTabs() {
 		put(
@@ -97,104 +97,109 @@ export function approvalsPage(context) {
 		500,
 	);
 
-	store.watch(({ approvals, complete, problem }) => {
-		if (problem) return put(list, problemBox(problem));
-		if (!approvals) return put(list, skeleton(6));
-		put(count, approvals.length ? `${counted(approvals.length, "open gate")}${complete ? "" : " or more"}` : "");
-		if (!approvals.length) {
-			cards.clear();
-			return put(
-				list,
-				which === "mine"
-					? empty(
-							"inbox",
-							"Nothing waits for you",
-							"Gates that you may decide show up here at once. ",
-							h("a", { href: href("/approvals", { show: "all" }) }, "All open gates"),
-						)
-					: empty(
-							"inbox",
-							which === "late" ? "Nothing is late" : "No gate is open",
-							"A workflow opens one with a step that has ",
-							h("code", "approval:"),
-							".",
-						),
-			);
-		}
-		const made = approvals.map((one) => {
-			const key = `${one.run_id}/${one.step}`,
-				stamp = JSON.stringify(one);
-			const before = cards.get(key);
-			if (before?.stamp === stamp) return before.element;
-			const fresh = gate(one);
-			cards.set(key, { stamp, element: fresh });
-			return fresh;
-		});
-		put(
-			list,
-			made,
-			complete
-				? null
-				: button("Show more gates", () => {
-						wanted += PAGE;
-						reloader.ask();
-					}),
+	const chosen = new Set();
+	const keyOf = (one) => `${one.run_id}/${one.step}`;
+	const mayDecide = (one) => one.may_decide && may("decide");
+	const done = () => {
+		chosen.clear();
+		reloader.ask();
+	};
+
+	store.watch(draw, signal);
+	function draw({ approvals, complete, problem }) {
+		if (problem) return patch(list, problemBox(problem));
+		if (!approvals) return patch(list, skeleton(6));
+		const open = approvals.filter((one) => mayDecide(one) && chosen.has(keyOf(one)));
+		patch(count, approvals.length ? `${counted(approvals.length, "open gate")}${complete ? "" : " or more"}` : "");
+		bar.hidden = !open.length;
+		patch(
+			bar,
+			h("b", { role: "status" }, `${counted(open.length, "gate")} selected`),
+			h(
+				"div.row",
+				button("Approve all", () => gateDialog("approve", open, done), { kind: "small primary", icon: "check" }),
+				button("Reject all", () => gateDialog("reject", open, done), { kind: "small danger", icon: "cross" }),
+				button("Clear", () => choose(null, false), { kind: "plain small" }),
+			),
 		);
-		for (const [key, { element: one }] of cards) if (!made.includes(one)) cards.delete(key);
-	}, signal);
+		if (!approvals.length) return patch(list, nothing());
+		const more = () => {
+			wanted += PAGE;
+			reloader.ask();
+		};
+		patch(list, approvals.map(gate), complete ? null : button("Show more gates", more));
+	}
+	function choose(key, isChosen) {
+		if (key === null) chosen.clear();
+		else if (isChosen) chosen.add(key);
+		else chosen.delete(key);
+		draw(store.get());
+	}
+	const nothing = () =>
+		which === "mine"
+			? empty(
+					"inbox",
+					"Nothing waits for you",
+					"Gates that you may decide show up here at once. ",
+					h("a", { href: href("/approvals", { show: "all" }) }, "All open gates"),
+				)
+			: empty(
+					"inbox",
+					which === "late" ? "Nothing is late" : "No gate is open",
+					"A workflow opens one with a step that has ",
+					h("code", "approval:"),
+					".",
+				);
 
 	function gate(one) {
-		const done = () => reloader.ask();
-		const hasFacts = one.facts && Object.keys(one.facts).length;
-		const simple =
-			hasFacts &&
-			Object.values(one.facts).every((value) => value === null || typeof value !== "object") &&
-			Object.keys(one.facts).length <= 12;
-		const isAllowed = one.may_decide && may("decide");
+		const key = keyOf(one);
+		const act = (choice) => () => gateDialog(choice, [one], done);
 		return h(
 			"article.card.gate",
-			{ tabindex: "0", "aria-label": `${line(one.prompt || one.step, 120)}, ${line(one.workflow, 60)}` },
+			{ key, tabindex: "0", "aria-label": `${line(questionOf(one), 120)}, ${line(one.workflow, 60)}` },
 			h(
 				"div.gate-head",
+				mayDecide(one)
+					? h("input", {
+							type: "checkbox",
+							"aria-label": "Select this gate",
+							checked: chosen.has(key),
+							on: { change: (event) => choose(key, event.target.checked) },
+						})
+					: null,
 				h(
-					"span.muted.cut",
+					"span.muted.cut.grow",
 					h("a", { href: href(`/runs/${one.run_id}`, { step: one.step }) }, said(one.workflow, 60)),
 					" · ",
 					said(one.step, 60),
+					one.business_key ? [" · ", h("b", said(one.business_key, 60))] : null,
 				),
 				h("span", { class: `due${one.late ? " late" : ""}` }, icon("clock"), countdown(one.until)),
 			),
-			h("h2", h("bdi", inert(one.prompt || `May ${one.step} go on?`))),
+			h("h2", h("bdi", inert(questionOf(one)))),
 			h(
 				"p.muted",
-				one.asked_by?.length ? ["Asked by ", h("b", line(one.asked_by.join(", "), 120))] : "Asked",
+				one.asked_by.length ? ["Asked by ", h("b", line(one.asked_by.join(", "), 120))] : "Asked",
 				" ",
 				ago(one.opened_at),
 				one.level ? [" ", note("bad", "fire", `escalated, level ${one.level}`)] : null,
 			),
-			simple
+			gateFacts(one),
+			one.changes
 				? h(
-						"dl.facts",
-						Object.entries(one.facts).map(([name, value]) => [
-							h("dt", said(words(name), 60)),
-							h("dd", said(value === null ? "–" : value, 400)),
-						]),
+						"p.row",
+						note("wait", "retry", "changes requested"),
+						h("b", line(one.changes.by, 60)),
+						said(one.changes.comment, 400),
 					)
-				: hasFacts
-					? jsonView(one.facts, { label: "Facts" })
-					: null,
+				: null,
 			standing(one),
-			isAllowed
+			mayDecide(one)
 				? h(
 						"div.gate-actions",
-						button("Reject", () => gateDialog("reject", one.run_id, one.step, done, one.prompt), {
-							kind: "danger",
-							icon: "cross",
-						}),
-						button("Approve", () => gateDialog("approve", one.run_id, one.step, done, one.prompt), {
-							kind: "primary",
-							icon: "check",
-						}),
+						button("Reject", act("reject"), { kind: "danger", icon: "cross" }),
+						button("Request changes", act("request-changes"), { icon: "retry" }),
+						button("Approve", act("approve"), { kind: "primary", icon: "check" }),
 					)
 				: h(
 						"p.refusal",
@@ -203,19 +208,17 @@ export function approvalsPage(context) {
 					),
 		);
 	}
-	function standing(one) {
-		const votes = one.votes ?? [];
-		if (!votes.length && !(one.quorum > 1)) return null;
+	function standing({ votes, quorum }) {
+		if (!votes.length && quorum <= 1) return null;
 		return h(
 			"div.stack.tight",
-			one.quorum > 1 ? h("p.muted", `${counted(votes.length, "decision")} so far; it needs ${one.quorum}.`) : null,
+			quorum > 1 ? h("p.muted", `${counted(votes.length, "decision")} so far; it needs ${quorum}.`) : null,
 			votes.map((vote) =>
 				h(
 					"div.row",
-					badge(vote.choice ?? vote.decision ?? (vote.approved === false ? "reject" : "approve")),
-					h("b", line(vote.by ?? vote.person ?? vote.actor ?? "", 60)),
-					vote.at && ago(vote.at),
-					vote.comment && h("span.muted", said(vote.comment, 200)),
+					badge(vote.decision === "approved" ? "approve" : "reject", words(vote.decision)),
+					h("b", line(vote.by, 60)),
+					ago(vote.at),
 				),
 			),
 		);

@@ -42,7 +42,7 @@ import { createTimeline, legend } from "../components/timeline.js";
 import { autoTable } from "../components/auto.js";
 import { asItStood, pastBar } from "./past.js";
 import { certificateView, journalView } from "./record.js";
-import { elementsOf, graphOf, titleOf } from "./run_graph.js";
+import { elementsOf, graphOf, stateOf, titleOf } from "./run_graph.js";
 import { DIALECTS, headOf, whyOf } from "./run_head.js";
 import { stepPanel } from "./run_step.js";
 
@@ -362,7 +362,7 @@ function stepsTable(all, choose) {
 				.slice(0, 1000)
 				.map((one) => [
 					button(line(titleOf(one), 60), () => choose(one.name), { kind: "plain small link", title: one.name }),
-					badge(one.state),
+					badge(stateOf(one)),
 					one.phase === "main" ? words(one.kind) : `${words(one.kind)}, ${one.phase}`,
 					String(one.attempts || "–"),
 					workerOf(one),

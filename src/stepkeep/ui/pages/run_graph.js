@@ -15,6 +15,10 @@ const FLOW = "flow";
 /** What a person calls a step: a call of a flow by what was called. */
 export const titleOf = (step) => step.call ?? step.name;
 
+/** The state that a reader is told: a step that holds until a person decides is no gate. @param {any} step */
+export const stateOf = (step) =>
+	step.state === "awaiting_approval" && step.choices?.includes("retry") ? "held" : step.state;
+
 /** The step whose element this is: elements of a map or a loop, and calls of a flow, are named NAME[PLACE]. */
 export const ownerOf = (step) => step.name.replace(/\[\d+\]$/, "");
 
@@ -63,7 +67,7 @@ export function graphOf(steps, chosen = new Map()) {
 		return {
 			id: one.name,
 			label: titleOf(one),
-			state: one.state,
+			state: stateOf(one),
 			sub: own ? ownerText(one, own) : subOf(one),
 			tip: [one.call ? one.name : "", own ? tally(own) : "", one.error ?? ""].filter(Boolean).join(". "),
 			part: one.progress?.fraction ?? null,
@@ -115,8 +119,7 @@ function ownerText(step, elements) {
 /** What a node says under its name. */
 export function subOf(one) {
 	if (one.state === "retrying") return `attempt ${one.attempts} failed`;
-	if (one.state.startsWith("awaiting_"))
-		return one.choices?.includes("retry") ? "held" : words(one.state).toLowerCase();
+	if (one.state.startsWith("awaiting_")) return words(stateOf(one)).toLowerCase();
 	if (one.progress && one.state === "running") return progressText(one.progress);
 	const parts = [
 		one.case ? `case ${line(one.case, 20)}` : "",

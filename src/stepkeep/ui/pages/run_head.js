@@ -22,6 +22,7 @@ import {
 	runLink,
 	said,
 	select,
+	sentence,
 	shortId,
 	SMALL,
 	toneOf,
@@ -145,7 +146,7 @@ export function whyOf(view, explained, { choose, done }) {
 		h(
 			"div.grow",
 			h("b", first.code === "running" || first.code === "soon" ? "It moves" : "Why it does not move"),
-			h("p", said(first.sentence, 1000)),
+			h("p", sentence(first.sentence, 1000)),
 			!buttons.length && first.command && tone === "bad"
 				? h("p.command", h("code", inert(first.command)), copyButton(first.command, "Copy the command"))
 				: null,
@@ -155,7 +156,7 @@ export function whyOf(view, explained, { choose, done }) {
 						h("summary", counted(rest.length, "other cause")),
 						h(
 							"ul",
-							rest.slice(0, 20).map((one) => h("li", said(one.sentence, 400))),
+							rest.slice(0, 20).map((one) => h("li", sentence(one.sentence))),
 						),
 					)
 				: null,

@@ -26,7 +26,7 @@ import {
 } from "../kit.js";
 import { decidable, holdDialog, moves } from "../actions.js";
 import { differences, differenceTable } from "../components/difference.js";
-import { isUnfolded, progressText, tally, titleOf } from "./run_graph.js";
+import { isUnfolded, progressText, stateOf, tally, titleOf } from "./run_graph.js";
 
 const MOST_LISTED = 100;
 
@@ -41,7 +41,7 @@ export function stepPanel(view, one, causes, { choose, done, fold, folds, elemen
 		h(
 			"header",
 			h("h2", said(titleOf(one), 80)),
-			badge(one.state, isHeld(one) ? "Held" : undefined),
+			badge(stateOf(one)),
 			h(
 				"div.row",
 				actions(view, one, causes, done),
@@ -65,15 +65,16 @@ export function stepPanel(view, one, causes, { choose, done, fold, folds, elemen
 				? h(
 						"section.stack.tight",
 						h("h3", counted(one.history.length, "attempt")),
-						h("div.attempts", one.history.map((each, at) => attemptCard(each, one.history[at - 1])).reverse()),
+						h(
+							"div.attempts",
+							{ role: "region", "aria-label": "Attempts" },
+							one.history.map((each, at) => attemptCard(each, one.history[at - 1])).reverse(),
+						),
 					)
 				: null,
 		),
 	];
 }
-
-/** A step that holds until a person decides, and is no gate. */
-export const isHeld = (step) => step.state === "awaiting_approval" && decidable(step).length > 0;
 
 const part = (title, value) =>
 	value === null || value === undefined
@@ -169,12 +170,14 @@ function attemptCard(one, before) {
 	const change = taken(one) === null || taken(before) === null ? 0 : taken(one) - taken(before);
 	const isKnown = kept && was && "inputs" in kept && "inputs" in was,
 		changed = isKnown ? differences(was.inputs, kept.inputs).length : 0;
-	const told = before && [
-		one.error && before.error ? (one.error === before.error ? "the same error" : "another error") : null,
-		Math.abs(change) >= 1 ? `${span(Math.abs(change))} ${change > 0 ? "longer" : "shorter"}` : null,
-		one.worker !== before.worker ? "another worker" : null,
-		isKnown ? (changed ? counted(changed, "other input") : "the same inputs") : null,
-	];
+	// A flow that waits goes on in the same attempt.
+	const told = before &&
+		before.number !== one.number && [
+			one.error && before.error ? (one.error === before.error ? "the same error" : "another error") : null,
+			Math.abs(change) >= 1 ? `${span(Math.abs(change))} ${change > 0 ? "longer" : "shorter"}` : null,
+			one.worker !== before.worker ? "another worker" : null,
+			isKnown ? (changed ? counted(changed, "other input") : "the same inputs") : null,
+		];
 	return h(
 		"article.attempt",
 		{ key: `#${one.number}` },

@@ -24,6 +24,7 @@ import {
 	may,
 	moment,
 	openDialog,
+	patch,
 	Problem,
 	problemBox,
 	put,
@@ -48,6 +49,7 @@ const LIVE = BULK.cancel[5],
 const GROUPS = [
 	["all", "All", []],
 	["live", "Live", LIVE],
+	["attention", "Needs attention", ["failed", "rolled_back", "paused"]],
 	["blocked", "Blocked", ["blocked"]],
 	["failed", "Failed", ["failed"]],
 	["rolled_back", "Rolled back", ["rolled_back"]],
@@ -57,7 +59,8 @@ const GROUPS = [
 const FILTERS = ["text", "workflow", "business_key", "correlation_id", "label", "error", "since", "until", "state"];
 const BULK_ICONS = [
 	["cancel", "slash"],
-	["rerun", "retry"],
+	["retry", "retry"],
+	["rerun", "play"],
 	["pause", "pause"],
 	["resume", "play"],
 ];
@@ -101,7 +104,7 @@ export function runsPage(context) {
 			cell: (run) => h("span.mono.muted", { title: run.id }, shortId(run.id)),
 		},
 		{ id: "started", label: "Created", width: "4.75rem", cell: (run) => moment(run.created_at) },
-		{ id: "took", label: "Took", width: "4rem", right: true, cell: (run) => lasted(run.started_at, run.ended_at) },
+		{ id: "took", label: "Took", width: "5.5rem", right: true, cell: (run) => lasted(run.started_at, run.ended_at) },
 	];
 	const table = createTable({
 		name: "Runs",
@@ -155,6 +158,7 @@ export function runsPage(context) {
 		else go(`/runs/${run.id}`);
 	}
 	function nothing() {
+		if (store.get().problem) return h("span");
 		const isFiltered = FILTERS.some((name) => filters[name] !== undefined && String(filters[name]).length);
 		if (store.get().looked) return empty("search", "No run matches so far", "Older runs were not looked at yet.");
 		if (isFiltered)
@@ -189,11 +193,26 @@ export function runsPage(context) {
 		drawFilters();
 		reloader.ask();
 	}
+	/** How many live runs there are now, by group; ended ones are counted by the table. */
+	const counts = new Map();
+	async function count() {
+		const found = await get("/status", { window: "1h" }, signal).catch(refused);
+		if (found instanceof Problem) return;
+		const live = found.status.runs.live.by_state;
+		for (const id of ["live", "blocked"]) {
+			const group = /** @type {string[]} */ (GROUPS.find(([one]) => one === id)[2]);
+			counts.set(
+				id,
+				group.reduce((sum, state) => sum + (live[state] ?? 0), 0),
+			);
+		}
+		drawFilters();
+	}
 	function drawFilters() {
 		const chosen = [...(filters.state ?? [])].sort().join();
-		put(
+		patch(
 			states,
-			GROUPS.map(([, label, group]) =>
+			GROUPS.map(([id, label, group]) =>
 				h(
 					"button",
 					{
@@ -202,6 +221,7 @@ export function runsPage(context) {
 						on: { click: () => change({ state: group.length ? group : undefined }) },
 					},
 					label,
+					counts.has(id) ? h("span.count", counts.get(id).toLocaleString("en")) : null,
 				),
 			),
 		);
@@ -346,28 +366,23 @@ export function runsPage(context) {
 		});
 	}
 
-	let isAll = false,
-		drawn = "";
+	let isAll = false;
 	function showSelection(keys) {
 		const { total, complete } = store.get(),
 			all = total ?? 0;
 		isAll &&= keys.size > 0;
 		bar.hidden = !keys.size;
 		const text = isAll
-				? `All ${counted(all, "run")}${complete ? "" : " or more"} that match`
-				: counted(keys.size, "run selected", "runs selected"),
-			stamp = `${text}|${all > keys.size}`;
-		// A live table tells of its selection all the time: a button that has the focus must stay.
-		if (stamp === drawn || !keys.size) return;
-		drawn = stamp;
-		put(
+			? `All ${counted(all, "run")}${complete ? "" : " or more"} that match`
+			: counted(keys.size, "run selected", "runs selected");
+		patch(
 			bar,
 			h("b", { role: "status" }, text),
 			h(
 				"div.row",
 				BULK_ICONS.map(
 					([kind, name]) =>
-						may(kind === "rerun" ? "start" : "operate") &&
+						may(kind === "rerun" || kind === "retry" ? "start" : "operate") &&
 						button(kind === "rerun" ? "Run again" : BULK[kind][1], () => act(kind), {
 							kind: `small ${kind === "cancel" ? "danger" : ""}`,
 							icon: name,
@@ -491,7 +506,7 @@ export function runsPage(context) {
 			runs,
 			!loaded
 				? "Loading"
-				: total === null || total === undefined
+				: !next || total === null || total === undefined
 					? counted(runs.length, "run")
 					: `${counted(total, "run")}${complete ? "" : " or more"}${next ? `, ${runs.length.toLocaleString("en")} loaded` : ""}`,
 		);
@@ -517,7 +532,15 @@ export function runsPage(context) {
 			} else reloader.ask();
 		},
 	});
-	every(30_000, () => reloader.ask(), signal);
+	every(
+		30_000,
+		() => {
+			reloader.ask();
+			void count().catch(() => undefined);
+		},
+		signal,
+	);
+	void count().catch(() => undefined);
 	drawFilters();
 	drawViews();
 	reloader.ask();

@@ -2,11 +2,13 @@
  * Workflows: the list, one with its graph, versions, differences and failure paths, and an editor that checks as you type.
  */
 import {
+	ago,
 	area,
 	attempt,
 	badge,
 	button,
 	card,
+	countdown,
 	counted,
 	empty,
 	facts,
@@ -39,6 +41,7 @@ import {
 	toast,
 	words,
 } from "../kit.js";
+import { spark } from "../components/chart.js";
 import { createGraph } from "../components/graph.js";
 import { listed } from "../components/list.js";
 import { migrateDialog } from "../actions.js";
@@ -46,34 +49,78 @@ import { startDialog } from "../components/start.js";
 
 export const workflowsPage = listed({
 	title: "Workflows",
-	load: async (signal) => (await get("/workflows", { limit: 200 }, signal)).definitions,
+	load: async (signal) => {
+		const [{ definitions, next }, { statistics }, { triggers }] = await Promise.all([
+			get("/workflows", { limit: 200 }, signal),
+			get("/statistics", { window: "24h" }, signal),
+			get("/triggers", { limit: 200 }, signal),
+		]);
+		return { definitions, next, statistics, triggers };
+	},
 	actions: () => may("operate") && button("Write a workflow", () => go("/editor"), { icon: "plus", kind: "primary" }),
-	draw: (definitions) => {
-		const newest = new Map(definitions.map((one) => [one.workflow, one]));
-		return newest.size
-			? h(
-					"div.card",
-					table(
-						"Workflows",
-						["Workflow", "Version", "Written in", "Published", "By", ""],
-						[...newest.values()].map((one) => [
-							link(`/workflows/${encodeURI(one.workflow)}`, h("b", said(one.workflow, 80))),
-							String(one.version),
-							words(one.dialect),
-							moment(one.published_at),
-							said(one.published_by),
-							h(
-								"div.row",
-								link(`/runs?workflow=${encodeURIComponent(one.workflow)}`, "Runs"),
-								may("start") &&
-									button("Start", () => startDialog({ workflow: one.workflow }), { kind: "small", icon: "play" }),
-							),
-						]),
+	draw: ({ definitions, next, statistics, triggers }) => {
+		const newest = new Map(definitions.map((one) => [one.workflow, one])),
+			numbers = new Map(statistics.workflows.map((one) => [one.workflow, one])),
+			firing = Map.groupBy(
+				triggers.filter((one) => one.next_at && one.state === "active"),
+				(one) => one.workflow,
+			);
+		if (!newest.size)
+			return empty(
+				"flow",
+				"No workflows",
+				"Publish one: ",
+				h("code", "stepkeep publish FILE.yaml"),
+				", or write one here.",
+			);
+		return [
+			h(
+				"div.card",
+				table(
+					"Workflows",
+					["Workflow", "Runs, 24 h", "Failed", "Half within", "95 % within", "Newest", "Over time", "Next firing", ""],
+					[...newest.values()].map((one) =>
+						workflowRow(one, numbers.get(one.workflow), firing.get(one.workflow), statistics.since),
 					),
-				)
-			: empty("flow", "No workflows", "Publish one: ", h("code", "stepkeep publish FILE.yaml"), ", or write one here.");
+				),
+			),
+			next ? h("p.muted", "More workflows: ", h("code", "stepkeep workflows list")) : null,
+		];
 	},
 });
+
+function workflowRow(one, found, triggers, since) {
+	const seconds = (value) => (typeof value === "number" ? span(value * 1000) : "–"),
+		runs = (count, query) =>
+			h("a.num", { href: href("/runs", { workflow: one.workflow, since, ...query }) }, count.toLocaleString("en"));
+	return [
+		[
+			link(`/workflows/${encodeURI(one.workflow)}`, h("b", said(one.workflow, 80))),
+			h(
+				"div.faint",
+				`version ${one.version}${one.dialect === "native" ? "" : `, ${one.dialect}`}, `,
+				moment(one.published_at),
+			),
+		],
+		found ? runs(found.runs, {}) : "–",
+		found?.failed
+			? [
+					runs(found.failed, { state: ["failed", "rolled_back"] }),
+					h("span.late", ` ${((100 * found.failed) / found.runs).toFixed(found.failed * 20 < found.runs ? 1 : 0)} %`),
+				]
+			: found
+				? "0"
+				: "–",
+		seconds(found?.p50_seconds),
+		seconds(found?.p95_seconds),
+		found ? ago(found.newest_at) : "–",
+		found ? spark(`Runs of ${line(one.workflow, 60)}`, found.started, found.failed_in) : null,
+		triggers ? countdown(triggers.map((each) => each.next_at).sort()[0]) : "–",
+		may("start")
+			? button("Start", () => startDialog({ workflow: one.workflow }), { kind: "small", icon: "play" })
+			: null,
+	];
+}
 
 /** @param {Context} context */
 export function workflowPage(context) {

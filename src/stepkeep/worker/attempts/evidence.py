@@ -14,7 +14,7 @@ from typing import Any, TypedDict
 
 import msgspec
 
-from stepkeep.definition.secrets import reference
+from stepkeep.definition.expressions.scope import reference
 from stepkeep.edges.own_process import variables
 from stepkeep.edges.redaction import hide_secrets, secrets_of, without
 from stepkeep.edges.safe_text import inert, inert_line

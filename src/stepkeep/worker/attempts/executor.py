@@ -196,6 +196,8 @@ class FlowCalls(msgspec.Struct, eq=False):
     """The flow that made this call, if its worker keeps it."""
     resumed: Resumed | None = None
     """The attempt of that flow which goes on by the end of this call."""
+    unfit: str | None = None
+    """A digest of the code of the flow, if it raised by itself and may hold for other code."""
 
 
 class AttemptSpan(msgspec.Struct, eq=False):

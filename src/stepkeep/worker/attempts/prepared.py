@@ -12,10 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import UNSET
 
-from stepkeep.definition.built_in import is_built_in
 from stepkeep.definition.expressions.json_schema import Shape
-from stepkeep.definition.fit import misfit
-from stepkeep.definition.python.registry import HandlerSpec, Registry
+from stepkeep.definition.python.registry import HandlerSpec, Registry, is_built_in, misfit
 from stepkeep.kernel.definition import Executor as Defined
 from stepkeep.kernel.definition import Rule
 from stepkeep.kernel.machine.rows import Called

@@ -9,6 +9,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 
+from msgspec.structs import replace
+
 from stepkeep.edges.safe_text import exception_text
 from stepkeep.kernel.decide.decision import Accepted
 from stepkeep.kernel.errors import InvalidInput, Refused, StoreError, Unreadable
@@ -74,14 +76,15 @@ class Reporting:
             job.reported = True
             self._shared.end_span(job, outcome)
             if job.calls.resumed is not None:
-                job.calls.resumed.outcome = self.evidence.take(job.calls.resumed.job, job.calls.resumed.outcome)
+                resumed = job.calls.resumed
+                resumed.outcome = _of_own_code(resumed.job, self.evidence.take(resumed.job, resumed.outcome))
         self.commits.put([(job, self._recorded(job, outcome)) for job, outcome in reports])
 
     def _recorded(self, job: Job, outcome: Outcome) -> Outcome:
         """The outcome to report; its evidence is kept apart."""
         if job.prepared.is_rules:
             return of_rules(outcome)
-        return self.evidence.take(job, outcome if job.first is None else of_rules_before(outcome))
+        return _of_own_code(job, self.evidence.take(job, outcome if job.first is None else of_rules_before(outcome)))
 
     # -- one commit --------------------------------------------------------------------------------------------------
     async def _commit(self, batch: list[Report]) -> int:
@@ -240,6 +243,12 @@ class Reporting:
     def _abandon(self, job: Job) -> None:
         self._shared.transactor.forget(job.claim)
         self._shared.let_go(job)
+
+
+def _of_own_code(job: Job, outcome: Outcome) -> Outcome:
+    """The failure of a flow says which code raised, if that was no failure of a call."""
+    is_own = job.calls.unfit is not None and isinstance(outcome, Failed)
+    return replace(outcome, unfit=job.calls.unfit) if is_own else outcome
 
 
 def _report_bytes(report: Report) -> int:

@@ -19,7 +19,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from stepkeep.definition.secrets import is_secret_name
+from stepkeep.definition.expressions.scope import is_secret_name
 from stepkeep.edges.own_process import SECRET, is_private, variables
 from stepkeep.edges.safe_text import plain_text, type_name
 from stepkeep.edges.secret_values import KNOWN

@@ -11,8 +11,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any, Protocol
 
-from stepkeep.definition.python.listeners import Listener
-from stepkeep.definition.python.registry import Registry
+from stepkeep.definition.python.registry import Listener, Registry
 from stepkeep.kernel.errors import Conflict
 from stepkeep.kernel.people.authority import Caller
 from stepkeep.operations.delivery.sinks import add_sink

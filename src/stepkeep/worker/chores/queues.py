@@ -11,10 +11,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
 
-from stepkeep.definition.built_in import WORKTREE
-from stepkeep.definition.native.rule_words import COMMANDS, HANDLER, flow_version, has_word
-from stepkeep.definition.python.registry import HandlerSpec, Registry
-from stepkeep.definition.secrets import CAPABILITY
+from stepkeep.definition.expressions.scope import CAPABILITY
+from stepkeep.definition.native.build import COMMANDS, HANDLER, flow_version, has_word
+from stepkeep.definition.python.registry import WORKTREE, HandlerSpec, Registry
 from stepkeep.kernel.definition import QueueSpec
 from stepkeep.worker.attempts.executor import PoolKind
 from stepkeep.worker.executors.python import POOLS

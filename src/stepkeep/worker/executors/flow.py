@@ -15,10 +15,10 @@ import msgspec
 from stepkeep.definition.python.registry import HandlerSpec, Registry
 from stepkeep.edges.safe_text import is_a, type_name
 from stepkeep.kernel.definition import Flow as Growth
-from stepkeep.kernel.definition import Handler
+from stepkeep.kernel.definition import Handler, OnExhausted
 from stepkeep.kernel.machine.outcomes import Outcome, Released, Suspended
 from stepkeep.kernel.plan import PlannedStep
-from stepkeep.worker.answers import WaitFor
+from stepkeep.worker.answers import StepError, WaitFor
 from stepkeep.worker.attempts.classify import BindingError
 from stepkeep.worker.attempts.executor import Job, PoolKind
 from stepkeep.worker.attempts.misfits import MisfitError
@@ -94,6 +94,9 @@ class FlowExecutor:
             return _answer_of(job, flow)
         except NonDeterministic as problem:
             return self._unfit(job, problem)
+        except Exception as problem:
+            self._note_own_error(job, problem)
+            raise
         finally:
             if job.calls.flow is not flow:
                 flow.close()
@@ -107,11 +110,20 @@ class FlowExecutor:
             return None if flow.asks_for_checkpoint else _answer_of(job, flow)
         except NonDeterministic as problem:
             return self._unfit(job, problem)
+        except Exception as problem:
+            self._note_own_error(job, problem)
+            raise
 
     def _unfit(self, job: Job, problem: NonDeterministic) -> Released:
         """The code here does not fit what is recorded: no failure of the run. Other code may."""
         log.warning("%s holds: %s", job.title, problem)
         return Released(reason=storable_text(str(problem)), unfit=build_of(self.spec(job.claim.planned).function))
+
+    def _note_own_error(self, job: Job, problem: Exception) -> None:
+        """A flow whose own code failed for good holds for other code, unless its definition lets it fail."""
+        holds = job.claim.planned.definition.on_exhausted is not OnExhausted.FAIL
+        if holds and not _is_meant(problem):
+            job.calls.unfit = build_of(self.spec(job.claim.planned).function)
 
     def _new(self, job: Job) -> Flow:
         """The flow before its first call; what it is given first are the ends of calls that are on record."""
@@ -130,6 +142,14 @@ class FlowExecutor:
         args, kwargs = spec.signature.arguments(context, inputs)
         made: Coroutine[Any, Any, Any] = make_call(spec.function, args, kwargs, context)
         return made
+
+
+def _is_meant(problem: BaseException) -> bool:
+    """Whether an exception of a flow is the failure of a call, an outcome that its function asks for, or one of its
+    input: other code would not change that."""
+    if isinstance(problem, BaseExceptionGroup):
+        return all(map(_is_meant, problem.exceptions))
+    return isinstance(problem, StepError | BindingError)
 
 
 def _answer_of(job: Job, flow: Flow) -> Any:
@@ -152,5 +172,6 @@ async def _settle(asked: Inline, checkpoints: Checkpoints) -> None:
         except Exception as problem:  # noqa: BLE001 - whatever the function raises is for the flow to handle
             asked.future.set_exception(problem)
             return
-        await answer_of(checkpoints.record(asked.name, found))
+        if asked.is_kept:
+            await answer_of(checkpoints.record(asked.name, found))
     asked.future.set_result(_decode(found))

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from stepkeep.definition.native.http_headers import complaints
+from stepkeep.definition.native.validators import complaints
 from stepkeep.edges.redaction import public_url, secrets_of, secrets_of_url, without
 from stepkeep.kernel.definition import Http
 from stepkeep.kernel.machine.outcomes import Failed

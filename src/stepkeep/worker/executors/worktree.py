@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from stepkeep.definition.built_in import WORKTREE
+from stepkeep.definition.python.registry import WORKTREE
 from stepkeep.kernel.definition import Handler
 from stepkeep.kernel.machine.outcomes import Failed
 from stepkeep.kernel.plan import PlannedStep

@@ -14,8 +14,7 @@ import msgspec
 from stepkeep.definition.native.added import Template
 from stepkeep.definition.python.calls import refusal_of, refusal_of_options
 from stepkeep.definition.python.handlers import name_of
-from stepkeep.definition.python.registry import Function, Registry
-from stepkeep.definition.python.signature import Signature
+from stepkeep.definition.python.registry import Function, Registry, Signature
 from stepkeep.definition.python.workflow import Workflow
 from stepkeep.kernel.errors import DefinitionError, InvalidInput
 from stepkeep.kernel.machine.outcomes import NewCall

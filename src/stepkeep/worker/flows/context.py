@@ -14,12 +14,12 @@ from msgspec.json import decode
 
 from stepkeep.definition.bounds import DEADLINE
 from stepkeep.definition.durations import format_duration
+from stepkeep.definition.expressions.json_schema import check_input
 from stepkeep.definition.native.added import Template
 from stepkeep.definition.python.calls import digest_of
 from stepkeep.definition.python.registry import Function
 from stepkeep.definition.python.retry import Duration, microseconds
 from stepkeep.definition.python.workflow import Workflow
-from stepkeep.definition.run_input import check_input
 from stepkeep.edges.safe_text import type_name
 from stepkeep.kernel.composition.child_runs import CONTINUE
 from stepkeep.kernel.definition import Definition
@@ -149,6 +149,14 @@ class FlowContext(Context):
         For a clock, a random number, or a short call that needs no step of its own.
         """
         return self._flow.inline(checked_name(name, function), lambda: function(*args, **kwargs))
+
+    def patched(self, name: str) -> Awaitable[bool]:
+        """Whether a run goes the new way at this place: `if await ctx.patched("fraud-check"): ...`.
+
+        True for a run whose record ends here, and from then on for its life. False for a run that has gone on from here
+        before, which keeps to its record. So runs of one version live on through a change of the function.
+        """
+        return self._flow.patched(checked_name(f"patched:{name}", bool))
 
     async def map(
         self, function: Function | str, items: Iterable[Any], *, in_flight: int = 10, **inputs: Any

@@ -37,6 +37,8 @@ class Inline(msgspec.Struct, frozen=True):
     name: str
     call: Callable[[], Any]
     future: asyncio.Future[Any]
+    is_kept: bool = True
+    """Whether the value is recorded; one that follows from the recorded calls alone need not be."""
 
 
 class Continued(BaseException):
@@ -64,6 +66,7 @@ class Flow:
         self._task: asyncio.Task[Any] | None = None
         self._mismatch: NonDeterministic | None = None
         self._asked: deque[Inline] = deque()
+        self._known_ends = sum(one.settled is not None for one in recorded)
         self._recorded_calls = len(recorded)
         self._recorded_ends = 0
         self._ending: Call | None = None
@@ -143,6 +146,16 @@ class Flow:
         """The flow asks for a checkpoint. Its value is given when nothing else is ready, in the order of asking, so
         that a replay takes the same way whether the value is on record or not."""
         asked = Inline(name, call, self._loop.create_future())
+        self._asked.append(asked)
+        return asked.future
+
+    def patched(self, name: str) -> asyncio.Future[Any]:
+        """Whether the run goes a new way here: if its record ends here, and then for good.
+
+        Only that is recorded. Where the record goes on, it was made without the new way, and will go on in each replay.
+        """
+        is_new = len(self._calls) >= len(self._known) and len(self.given) >= self._known_ends
+        asked = Inline(name, lambda: is_new, self._loop.create_future(), is_kept=is_new)
         self._asked.append(asked)
         return asked.future
 

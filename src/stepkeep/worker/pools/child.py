@@ -25,7 +25,7 @@ from typing import Any, TypedDict
 
 import msgspec
 
-from stepkeep.definition.apps import load_app
+from stepkeep.definition.python.handlers import load_app
 from stepkeep.edges.own_process import protect_process
 from stepkeep.edges.safe_text import exception_text
 from stepkeep.edges.secret_values import KNOWN

@@ -153,7 +153,7 @@ class OutcomeBody(Body, frozen=True):
     reason: Text | UnsetType | None = UNSET
     unfit: Annotated[
         Annotated[str, Meta(min_length=1, max_length=64)] | UnsetType | None,
-        says("Of `released`: which code of the flow does not fit what is recorded; the flow holds for other code."),
+        says("Of a flow that is `released` or has `failed` by itself: its code. It holds until other code is there."),
     ] = UNSET
     cost: Any = UNSET
     emit: Annotated[list[EmittedEvent], Meta(max_length=1000)] | UnsetType = UNSET

@@ -8,7 +8,7 @@ with shares as materialized (
     cross join lateral (
         select tenant, run_id, no, priority, ready_at
         from steps
-        where steps.queue = asked.queue and steps.ready_at >= $3::bigint
+        where steps.queue = asked.queue and steps.ready_at < 100000000000000000 and steps.ready_at >= $3::bigint
             and steps.ready_at <= (select stepkeep_now() + $4::bigint)
             and (steps.tenant, steps.run_id) not in (select tenant, run_id from quarantine where released_at is null)
         order by steps.priority desc, steps.ready_at, steps.run_id, steps.no

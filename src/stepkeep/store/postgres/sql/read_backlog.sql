@@ -7,7 +7,7 @@ with recursive levels (queue, priority) as (
     cross join lateral (
         select steps.priority
         from steps
-        where steps.queue = asked.queue and steps.ready_at is not null
+        where steps.queue = asked.queue and steps.ready_at < 100000000000000000
         order by steps.priority desc, steps.ready_at
         limit 1) as first
     union all
@@ -16,7 +16,7 @@ with recursive levels (queue, priority) as (
     cross join lateral (
         select steps.priority
         from steps
-        where steps.queue = levels.queue and steps.priority < levels.priority and steps.ready_at is not null
+        where steps.queue = levels.queue and steps.priority < levels.priority and steps.ready_at < 100000000000000000
         order by steps.priority desc, steps.ready_at
         limit 1) as next
 ),

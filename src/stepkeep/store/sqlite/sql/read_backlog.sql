@@ -5,7 +5,7 @@ with recursive levels (queue, priority) as (
     select asked.value, (
         select s.priority
         from steps s indexed by steps_claim
-        where s.queue = asked.value and s.ready_at is not null
+        where s.queue = asked.value and s.ready_at < 100000000000000000
         order by s.priority desc
         limit 1)
     from json_each(?1) asked
@@ -13,7 +13,7 @@ with recursive levels (queue, priority) as (
     select levels.queue, (
         select s.priority
         from steps s indexed by steps_claim
-        where s.queue = levels.queue and s.priority < levels.priority and s.ready_at is not null
+        where s.queue = levels.queue and s.priority < levels.priority and s.ready_at < 100000000000000000
         order by s.priority desc
         limit 1)
     from levels

@@ -1,0 +1,54 @@
+"""A support agent that lives for weeks: it waits for messages of one customer, answers each, and begins a new history
+after a few of them, with the conversation handed on.
+
+    pip install 'stepkeep[openai-agents]'
+    python examples/agents/support_agent.py
+
+While it waits it holds no worker and no memory. The model is the SDK's own scripted one.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+os.environ.setdefault("OPENAI_AGENTS_DISABLE_TRACING", "1")
+
+from agents import Agent
+from agents.testing import ModelStep, ScriptedModel, assistant_message
+
+import stepkeep as sk
+from stepkeep.agents import openai_agents
+
+MESSAGES_PER_HISTORY = 2
+
+
+def answer(call: Any) -> Any:
+    """What stands for a model here counts what the customer has said so far."""
+    said = [one for one in call.input if one.get("role") == "user"]
+    return [assistant_message(f"answer {len(said)}")]
+
+
+@sk.flow("support", version=1)
+async def support(ctx: Any, customer: str, conversation: list[Any]) -> Any:
+    session = openai_agents.RunSession(customer, conversation)
+    model = ScriptedModel([ModelStep(responder=answer) for _ in range(MESSAGES_PER_HISTORY)])
+    agent: Agent[Any] = Agent(name="support", model=model)
+    for _ in range(MESSAGES_PER_HISTORY):
+        message = await ctx.wait_for("said")
+        if message == "bye":
+            return len(session.items)
+        result = await openai_agents.run(agent, message, session=session)
+        ctx.emit("answered", {"customer": customer, "text": result.final_output})
+    return ctx.continue_as_new({"customer": customer, "conversation": session.items})
+
+
+if __name__ == "__main__":
+    with sk.open("sqlite:///support.db") as engine:
+        run = engine.run(support, {"customer": "ada", "conversation": []}, check=False)
+        for text in ("hello", "and again", "bye"):
+            engine.send(run.id, "said", text)
+            run = engine.work_on(run.id)
+            print(run)
+            while isinstance(run.output, dict) and "continued_as" in run.output:
+                run = engine.work_on(run.output["continued_as"])
