@@ -245,8 +245,8 @@ def _notification_that_aborts(spec: SpecBlock, definition: Definition) -> Iterat
     """Guideline 2: use skip for non-critical steps; one that only tells people, and that nothing waits for, is one."""
     waited_for = {name for step in spec.steps for name in step.depends_on}
     for place, (step, built) in enumerate(zip(spec.steps, definition.steps, strict=True)):
-        tells = _says(step, TELLING)
-        if tells and step.name not in waited_for and built.on_failure is not OnFailure.SKIP and not is_gate(step):
+        notifies = _says(step, TELLING)
+        if notifies and step.name not in waited_for and built.on_failure is not OnFailure.SKIP and not is_gate(step):
             said = f"When the notification `{step.name}` fails, the whole workflow does."
             yield Finding(_at(place, "name"), said, "Add `onFailure: skip` if it is not critical.")
 
