@@ -230,13 +230,13 @@ class AsyncReading(AsyncBase):
         >>> engine.reject(waiting.run_id, by="bea")["decision"]
         'rejected'
         """
-        asking = approvals.GateReader(
+        reader = approvals.GateReader(
             caller=self._caller(by).bearer,
             mine=mine,
             late=late,
             barred=self.access.lacks(Scope.DECIDE, operation="approve"),
         )
-        return await approvals.list_approvals(self.transactor, asking, after=after, limit=limit)
+        return await approvals.list_approvals(self.transactor, reader, after=after, limit=limit)
 
     @operation(READ, "GET /status", "get_status", "The whole system in numbers", agents="reads")
     async def status(self, *, window: Window = "1h") -> StatusView:

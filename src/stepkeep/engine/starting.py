@@ -309,7 +309,7 @@ class AsyncStarting(AsyncDefinitions, AsyncReading):
             run_id,
             capabilities=capabilities,
             until_blocked=until_blocked,
-            tell=lambda said: log.warning(
+            report=lambda said: log.warning(
                 "run %s: %s. Pass capabilities=, or start a worker that has it", run_id, said
             ),
         )
