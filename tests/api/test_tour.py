@@ -185,6 +185,7 @@ async def _runs(tour: Tour) -> str:
     assert [one["id"] for one in (await tour("GET", "/runs?text=ada&label=team%3Da"))["runs"]] == [run]
     assert [one["id"] for one in (await tour("GET", "/runs?business_key=k-1&until=2000-01-01T00:00Z"))["runs"]] == []
     await tour("GET", "/statistics")
+    assert "errors" in await tour("GET", "/errors")
     assert (await tour("GET", "/runs?as=ioa"))["runs"][0]["state"]
     assert (await tour("GET", f"/runs/{run}"))["run"]["labels"] == {"team": "a"}
     preview = await tour("POST", f"/runs/{idle}/continuation-preview", {"how": "fork", "start": "greet"})

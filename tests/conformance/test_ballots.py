@@ -14,7 +14,7 @@ from tests.kernel.driver import TOKEN, World, gate, sequence, work
 from tests.kernel.test_gates import FINANCE, HOUR, come, escalating, person, role
 
 from stepkeep.conformance.adoption import Adoption, is_continuation
-from stepkeep.conformance.people import Act, People
+from stepkeep.conformance.people import PersonAct, RunPeople
 from stepkeep.conformance.verify import verify_lines
 from stepkeep.dialects import registry
 from stepkeep.kernel.definition import (
@@ -413,13 +413,13 @@ def test_a_log_from_before_is_judged_by_the_rules_of_its_time() -> None:
 
 def test_the_persons_that_a_child_or_adoption_carries_count_for_the_step() -> None:
     world = twice(Distinct(gates=("one", "two")), FourEyes(gates=("one", "two")))()
-    people = People(contract_of(world).document.duties, {}, {"one": "succeeded"}.get)
+    people = RunPeople(contract_of(world).document.duties, {}, {"one": "succeeded"}.get)
     people.rules = 2
     people.carry("one", {"decided": ["bea", "dan"], "lent": [["bea", "dan"]], "shown": ["0" * 64]})
 
     def broken(actor: str, subject: str | None = None) -> int:
         detail = {} if subject is None else {"for": subject}
-        act = Act("two", "approved", "awaiting_approval", "succeeded", "gate_decided", actor, detail, 3, 3)
+        act = PersonAct("two", "approved", "awaiting_approval", "succeeded", "gate_decided", actor, detail, 3, 3)
         return len(list(people._separated(act, act.subject, settles=True)))
 
     assert (broken("dan"), broken("eve", "bea"), broken("eve")) == (2, 2, 0)

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 import stepkeep as sk
-from stepkeep.conformance.digests import Payloads, compare_payloads, sha256_of
+from stepkeep.conformance.digests import PayloadBytes, compare_payloads, sha256_of
 from stepkeep.conformance.verify import verify_lines
 from stepkeep.operations.logs.log import canonical_machines
 
@@ -72,7 +72,9 @@ def test_stored_checkpoints_are_compared_with_their_digests(log: list[Doc]) -> N
     true = {(no, name): value for no in (0, 1) for name, value in (("charge", b"7"), ("ship", b"8"))}
 
     def wrong(stored: dict[tuple[int, str], bytes]) -> list[str]:
-        payloads = Payloads(input=b"{}", attempts={(0, 1): b"[7,8]", (1, 1): b"[7,8]"}, steps={}, checkpoints=stored)
+        payloads = PayloadBytes(
+            input=b"{}", attempts={(0, 1): b"[7,8]", (1, 1): b"[7,8]"}, steps={}, checkpoints=stored
+        )
         return [said for _, said in compare_payloads(log[1:], payloads) if said is not None]
 
     assert wrong(true) == []

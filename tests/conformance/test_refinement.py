@@ -14,10 +14,10 @@ from tests.conformance.toy.machine import JUDGED as TOY
 from tests.kernel.driver import World
 from tests.suites import in_proof, some
 
-from stepkeep.conformance import refinement
+from stepkeep.conformance.words import refinement
 from stepkeep.conformance.words.refinement import Breach, refine
 from stepkeep.dialects.dialect import Judged
-from stepkeep.dialects.machine import Extension, Forbidden, MachineView
+from stepkeep.dialects.machine import Extension, ForbiddenPair, MachineView
 from stepkeep.dialects.projection import RunView, Seen
 
 FIELDS = ("run", "step", "worker")
@@ -104,7 +104,7 @@ def test_an_arrow_more_in_the_canonical_table_is_found(
 
 
 def test_a_pair_that_the_specification_rules_out_is_a_breach_even_when_it_is_listed() -> None:
-    ruled_out = Forbidden("moving", "returned", "toy §9")
+    ruled_out = ForbiddenPair("moving", "returned", "toy §9")
     found = refined(replace(TOY, run=replace(TOY.run, forbidden=(ruled_out,)))).breaches
     assert [(one.kind, one.source, one.target) for one in found] == [("forbidden", "moving", "returned")]
     assert "toy §9" in str(found[0])

@@ -52,3 +52,18 @@ def test_no_module_function_or_class_has_a_name_that_says_nothing() -> None:
         names = [path.stem, *(one.name for one in named)]
         found += [f"{path.relative_to(SOURCES)}: {name}" for name in names if name.strip("_").lower() in NAMELESS]
     assert found == []
+
+
+UNSAID = {"tell", "tells", "hear", "hears", "parcel", "haste", "stir", "borne"}
+"""Of these words, those that name no parameter and no variable either."""
+
+
+def test_no_parameter_or_variable_is_named_by_a_word_that_says_nothing() -> None:
+    found = []
+    for path in sorted(SOURCES.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            is_variable = isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and not node.id.isupper()
+            name = node.arg if isinstance(node, ast.arg) else node.id if is_variable else ""
+            if name.strip("_") in UNSAID:
+                found.append(f"{path.relative_to(SOURCES)}:{node.lineno}: {name}")
+    assert found == []

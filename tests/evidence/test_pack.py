@@ -18,7 +18,7 @@ import stepkeep as sk
 from stepkeep.definition.expressions.expressions import Scope, compile_expression
 from stepkeep.evidence import verifier
 from stepkeep.evidence.signing import SigningKey, new_key, read_key, write_key
-from stepkeep.evidence.verifier import MANIFEST, SIGNATURES, Pack, Report, verify
+from stepkeep.evidence.verifier import MANIFEST, SIGNATURES, Pack, PackReport, verify
 from stepkeep.kernel.errors import Conflict, InvalidInput
 
 FLOW = """
@@ -564,7 +564,7 @@ def unzipped(pack: bytes) -> Files:
         return {name: archive.read(name) for name in archive.namelist()}
 
 
-def rules(report: Report) -> list[str]:
+def rules(report: PackReport) -> list[str]:
     return [finding.rule for finding in report.findings]
 
 

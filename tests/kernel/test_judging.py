@@ -118,7 +118,7 @@ def test_a_completion_against_a_verdict_is_found() -> None:
         for line in log_of(world)
     ]
     found = verify_lines(forged, MACHINES, contract=contract).findings
-    assert any("its completion is accepted, but the policy says 'deny'" in str(one) for one in found)
+    assert any("a completion is accepted, but the policy says 'deny'" in str(one) for one in found)
 
 
 # -- deny --------------------------------------------------------------------------------------------------------------
@@ -448,7 +448,7 @@ def test_governance_fails_a_step_that_undoes_one_and_one_of_another_format() -> 
     ("true", "false", "said"),
     [
         (b'"by":"agent"', b'"by":"parent"', "no agent of its format reports"),
-        (b'"rule":"governance"', b'"rule":"other"', "it only blocks a step"),
+        (b'"rule":"governance"', b'"rule":"other"', "an agent only blocks a step"),
     ],
 )
 def test_a_step_is_blocked_by_the_report_of_its_agent_alone(true: bytes, false: bytes, said: str) -> None:

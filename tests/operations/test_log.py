@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from stepkeep import AsyncEngine, Workflow
 from stepkeep.conformance.line import read_line
 from stepkeep.conformance.report import Code
-from stepkeep.conformance.verify import Journal, verify_lines
+from stepkeep.conformance.verify import JudgedJournal, verify_lines
 from stepkeep.conformance.words.replay import replay_lines
 from stepkeep.dialects.registry import judged
 from stepkeep.kernel.definition import SECOND, Approval, Definition
@@ -372,7 +372,7 @@ def test_the_judge_rebuilds_every_entry_byte_for_byte(entry: Entry) -> None:
         line = read_line(encode_line(scribe.line(move))).line
         assert line is not None
         if journal is None:
-            journal = Journal(line, MACHINES)
+            journal = JudgedJournal(line, MACHINES)
             journal.history.number_of = {name: no for no, name in names.items()}.get  # type: ignore[method-assign]
         journal.take(line, lambda code, _: said.append(code))
     assert not set(said) & {Code.HASH, Code.ENTRY, Code.GAP}

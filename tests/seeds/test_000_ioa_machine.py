@@ -16,7 +16,7 @@ from tests.kernel.driver import World
 
 from stepkeep.dialects.ioa.machine import JUDGED, RUN, STEP
 from stepkeep.dialects.machine import Extension
-from stepkeep.dialects.projection import Seen, Shown
+from stepkeep.dialects.projection import Seen, ShownArrow
 from stepkeep.kernel.machine.journal import RUN_ENTITY
 
 # fmt: off
@@ -101,7 +101,7 @@ def test_runs_of_any_format_can_be_told_in_these_words(story: str) -> None:
         assert view.legal(arrow.source, arrow.target) or view.extended(arrow.source, arrow.target), arrow
 
 
-def feed(*hops: Seen) -> list[Shown]:
+def feed(*hops: Seen) -> list[ShownArrow]:
     projection = JUDGED.projection()
     return [arrow for hop in hops for arrow in projection.feed(hop)]
 

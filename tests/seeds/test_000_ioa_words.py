@@ -16,7 +16,7 @@ import stepkeep as sk
 from stepkeep.cli.main import main
 from stepkeep.definition.python.handlers import load_app
 from stepkeep.definition.python.registry import Registry, default_registry
-from stepkeep.dialects.ioa.story import latency
+from stepkeep.dialects.ioa.events import latency
 from stepkeep.dialects.registry import load_file
 from stepkeep.kernel.definition import Definition
 from stepkeep.kernel.machine.outcomes import Failed

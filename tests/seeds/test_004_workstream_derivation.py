@@ -13,8 +13,8 @@ from tests.seeds.workstream import RULE, task, workstream
 from tests.suites import drawn
 
 from stepkeep.dialects.projection import Seen
-from stepkeep.dialects.workstream.derivation import TASK_ENDED, TaskView, agrees, derive_workstream_state
 from stepkeep.dialects.workstream.machine import JUDGED
+from stepkeep.dialects.workstream.planning import TASK_ENDED, TaskView, agrees, derive_workstream_state
 from stepkeep.kernel.machine.journal import RUN_ENTITY
 from stepkeep.kernel.machine.states import RUN_TERMINAL, RunState
 

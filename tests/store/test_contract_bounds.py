@@ -218,7 +218,7 @@ CASES: dict[tuple[str, str], Case] = {
 }
 COUNTED_BY_THE_DATABASE = {
     *(("definitions", "id"), ("queues", "id"), ("workers", "no"), ("quarantine", "id"), ("migrations", "version")),
-    *(("jobs", "seq"), ("audit_heads", "seq")),
+    *(("jobs", "seq"), ("audit_heads", "seq"), ("limit_keys", "seq"), ("limit_keys", "held"), ("limit_holds", "seq")),
 }
 BY_THE_CLOCK = {
     *(("definitions", "published_at"), ("schemas", "published_at"), ("migrations", "applied_at")),
@@ -227,6 +227,8 @@ BY_THE_CLOCK = {
     *(("children", column) for column in ("requested_at", "started_at", "recalled_at", "ended_at", "todo_at")),
     ("quota_runs", "taken_at"),
     *(("slots", "asked_at"), ("slots", "granted_at"), ("resource_holds", "held_at")),
+    *(("limit_holds", "held_at"), ("limit_waits", "asked_at"), ("limit_keys", "used_at")),
+    ("limit_keys", "tat"),
     *(("jobs", "created_at"), ("jobs", "lease_until"), ("jobs", "ended_at")),
 }
 COPIED = {
@@ -235,6 +237,8 @@ COPIED = {
     *(("adoptions", "no"), ("adoptions", "owned")),
     *(("slots", "most"), ("slots", "priority")),
     *(("resource_holds", column) for column in ("no", "fence", "units")),
+    *(("limit_holds", column) for column in ("no", "fence", "weight")),
+    *(("limit_waits", column) for column in ("no", "queue", "priority")),
     ("attempt_evidence", "no"),
     ("attempt_evidence", "fence"),
     ("worker_reports", "worker"),

@@ -85,3 +85,16 @@ def test_several_gates_are_approved_at_once(site: Site, reader: Read) -> None:
     expect(bar).to_be_hidden()
     assert [site.settle(run) for run in runs] == ["succeeded", "blocked", "succeeded"]
     site.run(site.engine.cancel(runs[1]))
+
+
+def test_on_a_phone_every_button_of_a_gate_is_in_sight(site: Site, reader: Read) -> None:
+    [run] = _gates(site, 7)
+    page = reader(phone=True).open("/approvals?show=all")
+    card = page.get_by_role("article").filter(has_text="invoice-7")
+    expect(card).to_be_visible()
+    for name in ("Reject", "Request changes", "Approve"):
+        box = card.get_by_role("button", name=name).bounding_box()
+        assert box is not None, name
+        assert box["x"] >= 0, name
+        assert box["x"] + box["width"] <= 360, name
+    site.run(site.engine.cancel(run))

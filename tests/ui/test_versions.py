@@ -45,5 +45,8 @@ def test_live_runs_are_migrated_after_a_preview_of_what_that_means(site: Site, r
     page.get_by_role("button", name="Migrate live runs").click()
     expect(dialog).to_contain_text("1 can be migrated")
     dialog.get_by_role("button", name="Migrate").click()
-    expect(page.get_by_text("1 run migrated, 0 stayed.")).to_be_visible()
+    expect(page.locator(".toast")).to_contain_text("A job migrates 1 run.")
+    page.locator(".toast").get_by_role("link", name="Show the jobs").click()
+    expect(page.get_by_role("row", name="Migrate")).to_contain_text("1 of 1 run")
+    expect(page.get_by_role("row", name="Migrate")).to_contain_text("Done")
     assert site.run(site.engine.show(runs[1]))["run"]["state"] == "cancelled"

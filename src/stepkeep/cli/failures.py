@@ -90,8 +90,8 @@ def _code(error: StepkeepError) -> str:
 
 
 def _usage(error: typer.TyperException) -> str:
-    tell = getattr(error, "format_message", None)
-    said = str(tell() if tell is not None else error) or "Say which command"
+    formatted = getattr(error, "format_message", None)
+    said = str(formatted() if formatted is not None else error) or "Say which command"
     context = getattr(error, "ctx", None)
     option = getattr(error, "option_name", None)
     if option in SHARED_OPTIONS and context is not None:

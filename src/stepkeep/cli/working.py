@@ -77,7 +77,7 @@ async def work_on(
         engine.tenant,
         run_id,
         capabilities=capabilities,
-        tell=lambda said: screen.note(f"{said}: give it with --capability, or start a worker that has it"),
+        report=lambda said: screen.note(f"{said}: give it with --capability, or start a worker that has it"),
     )
     interrupted = asyncio.Event()
     with screen, _stopped_by_signals(worker, interrupted, screen):

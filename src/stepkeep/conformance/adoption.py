@@ -16,8 +16,8 @@ from stepkeep.conformance.growth import calls_in, rule_of
 from stepkeep.conformance.line import Line
 from stepkeep.conformance.people import own_decision
 from stepkeep.conformance.report import Code, quoted
-from stepkeep.conformance.schema import Shape, digest, is_persons, misfits, text, whole
-from stepkeep.conformance.steps import Step
+from stepkeep.conformance.schema import FieldShape, digest, is_persons, misfits, text, whole
+from stepkeep.conformance.steps import FollowedStep
 
 Problem = tuple[Code, str]
 
@@ -56,11 +56,11 @@ def _references(value: Any) -> bool:
     return isinstance(value, list) and all(isinstance(one, dict) and not list(misfits(one, ITEM, "")) for one in value)
 
 
-ITEM = Shape(
+ITEM = FieldShape(
     {"step": text, "run": text, "fence": whole, "undo": _flag},
     {"its_step": text, "digest": digest, "executors": _names, "remains": text, "call": _call, "persons": is_persons},
 )
-WHOLE = Shape(
+WHOLE = FieldShape(
     {"run": text, "as": _way, "adopted": _references},
     {"from": text, "began_at": whole, "deadlines": _moments},
 )
@@ -128,17 +128,17 @@ class Adoption:
         self._taken = len(self._told)
         return left
 
-    def is_anothers(self, step: Step) -> bool:
+    def is_anothers(self, step: FollowedStep) -> bool:
         """Whether this step was adopted, and its effect is not for this run to undo."""
         item = self._by_name.get(step.name)
         return step.ended_as in ADOPTING and item is not None and not item["undo"]
 
-    def is_owned(self, step: Step) -> bool:
+    def is_owned(self, step: FollowedStep) -> bool:
         """Whether this run undoes a step that it adopted."""
         item = self._by_name.get(step.name)
         return step.ended_as in ADOPTING and item is not None and item["undo"]
 
-    def remains(self, step: Step) -> bool:
+    def remains(self, step: FollowedStep) -> bool:
         """Whether the effect of an adopted step is said to remain."""
         item = self._by_name.get(step.name)
         return step.ended_as in ADOPTING and item is not None and "remains" in item

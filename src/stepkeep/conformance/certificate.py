@@ -19,7 +19,7 @@ import msgspec
 from stepkeep.conformance.adoption import check_originals, references_in
 from stepkeep.conformance.chain import ChainVerdict
 from stepkeep.conformance.contract import Contract, read_contract
-from stepkeep.conformance.digests import Payloads, compare_payloads
+from stepkeep.conformance.digests import PayloadBytes, compare_payloads
 from stepkeep.conformance.line import is_opening, read_line
 from stepkeep.conformance.machines import Machines
 from stepkeep.conformance.report import Code, Finding, Report, quoted
@@ -54,7 +54,7 @@ class DialectVerdict(msgspec.Struct, frozen=True, kw_only=True):
         return not self.findings
 
 
-class Published(msgspec.Struct, frozen=True, kw_only=True):
+class PublishedDefinition(msgspec.Struct, frozen=True, kw_only=True):
     """The definition that the run's row names (name, version, digest), and the stored document."""
 
     name: str
@@ -164,8 +164,8 @@ def certify(
     tellings: Mapping[str, Log | Callable[[], Log]],
     machines: Machines,
     judged: Mapping[str, Judged],
-    published: Published | None = None,
-    payloads: Payloads | None = None,
+    published: PublishedDefinition | None = None,
+    payloads: PayloadBytes | None = None,
     originals: Mapping[str, Log] | None = None,
 ) -> Certificate:
     """Certify a run from its exported logs (canonical, and one per dialect), its definition and its payloads.
@@ -217,7 +217,7 @@ def _adopted(documents: Sequence[Doc], originals: Mapping[str, Log], run: str) -
     return AdoptionVerdict(compared=len(compared), missing=missing, findings=findings)
 
 
-def _definition(published: Published, run: str) -> DefinitionVerdict:
+def _definition(published: PublishedDefinition, run: str) -> DefinitionVerdict:
     found = hashlib.sha256(published.document).hexdigest()
     said = ""
     if found != published.digest:
@@ -230,7 +230,7 @@ def _definition(published: Published, run: str) -> DefinitionVerdict:
     return DefinitionVerdict(name=published.name, version=published.version, digest=published.digest, findings=findings)
 
 
-def _payloads(documents: Sequence[Doc], payloads: Payloads, run: str) -> PayloadVerdict:
+def _payloads(documents: Sequence[Doc], payloads: PayloadBytes, run: str) -> PayloadVerdict:
     compared = list(compare_payloads(documents, payloads))
     found = tuple(Finding(line, Code.PAYLOAD, run, said) for line, said in compared if said is not None)
     return PayloadVerdict(compared=len(compared), findings=found)

@@ -58,7 +58,7 @@ class ChainVerdict(msgspec.Struct, frozen=True, kw_only=True):
         return not self.findings
 
 
-class Continued(msgspec.Struct, frozen=True, kw_only=True):
+class ContinuedRun(msgspec.Struct, frozen=True, kw_only=True):
     """What a log says about the run as which its flow continues. `arguments` is the digest of its input."""
 
     run: str
@@ -100,7 +100,7 @@ def predecessor_in(run: str, lines: Sequence[Doc]) -> str | None:
     return earlier if is_later else None
 
 
-def continued_in(lines: Sequence[Doc]) -> Continued | None:
+def continued_in(lines: Sequence[Doc]) -> ContinuedRun | None:
     """The successor of a run, by its own log; None if it has not succeeded, or its flow did not continue."""
     opened: dict[str, tuple[str, int, Doc]] = {}
     state, flow, by_hand = None, "", set[str]()
@@ -127,7 +127,7 @@ def continued_in(lines: Sequence[Doc]) -> Continued | None:
         return None
     run, _, call = opened[flow]
     given = call.get("arguments")
-    return Continued(run=run, step=flow, arguments=given if isinstance(given, str) else None)
+    return ContinuedRun(run=run, step=flow, arguments=given if isinstance(given, str) else None)
 
 
 def judge_chain(
@@ -155,7 +155,7 @@ def judge_chain(
     )
 
 
-def _wrong_continuation(then: Continued | None, asked: str | None) -> Iterator[str]:
+def _wrong_continuation(then: ContinuedRun | None, asked: str | None) -> Iterator[str]:
     if then is None and asked is not None:
         yield f"run {quoted(asked)} is on record as its successor, and by its journal it has none"
     elif then is not None and asked is None:
@@ -164,7 +164,7 @@ def _wrong_continuation(then: Continued | None, asked: str | None) -> Iterator[s
         yield f"run {quoted(asked)} is on record as its successor, and by its journal that is run {quoted(then.run)}"
 
 
-def _output(run: Neighbour, then: Continued | None) -> Iterator[str]:
+def _output(run: Neighbour, then: ContinuedRun | None) -> Iterator[str]:
     """The output of a run that continued names the successor."""
     if then is None or run.output is None:
         return

@@ -90,7 +90,7 @@ HOOK_RETRY = RetryRule(
 """The policy of the final check, which no definition changes."""
 
 
-class Edge(msgspec.Struct, frozen=True):
+class EdgeRule(msgspec.Struct, frozen=True):
     step: str
     allow: tuple[str, ...]
 
@@ -130,7 +130,7 @@ class CaseRule(msgspec.Struct, frozen=True):
     step: StepRule
 
 
-class Executor(msgspec.Struct, frozen=True):
+class ExecutorRule(msgspec.Struct, frozen=True):
     kind: str
     name: str = ""
 
@@ -141,7 +141,7 @@ CHILD = "child"
 
 class HookRule(msgspec.Struct, frozen=True):
     retry: RetryRule
-    executor: Executor
+    executor: ExecutorRule
     on_exhausted: str = "fail"
 
 
@@ -172,8 +172,8 @@ class StepRule(msgspec.Struct, frozen=True):
     effect: str
     compensate_when: str
     completion: str
-    depends_on: tuple[Edge, ...] = ()
-    executor: Executor | None = None
+    depends_on: tuple[EdgeRule, ...] = ()
+    executor: ExecutorRule | None = None
     approval: GateRule | None = None
     wait: WaitRule | None = None
     hold: GateRule | None = None
@@ -202,7 +202,7 @@ class StepRule(msgspec.Struct, frozen=True):
         return WORK
 
 
-class Document(msgspec.Struct, frozen=True):
+class PinnedDocument(msgspec.Struct, frozen=True):
     """The canonical definition; fields that change nothing in a run are ignored."""
 
     name: str
@@ -394,7 +394,7 @@ def _element(owner: PlannedRule, no: int, offset: int, width: int) -> PlannedRul
 class Contract(msgspec.Struct, frozen=True):
     """A definition laid out by step number. `digest` is that of the document it was read from."""
 
-    document: Document
+    document: PinnedDocument
     digest: str
     places: PlannedRules
     numbers: Names
@@ -408,7 +408,7 @@ class Contract(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, places=places, numbers=Names(places))
 
 
-_decode = msgspec.json.Decoder(Document).decode
+_decode = msgspec.json.Decoder(PinnedDocument).decode
 
 
 @lru_cache(maxsize=256)
@@ -447,7 +447,9 @@ HOOKS_NEVER = HOLDS | UNFIT | OPERATED | {
 }  # fmt: skip
 
 
-def _planned_rules(document: Document, ordered: list[StepRule], numbers: dict[str, int]) -> dict[int, PlannedRule]:
+def _planned_rules(
+    document: PinnedDocument, ordered: list[StepRule], numbers: dict[str, int]
+) -> dict[int, PlannedRule]:
     size = len(ordered)
     dependents: list[list[tuple[int, frozenset[str]]]] = [[] for _ in ordered]
     for no, step in enumerate(ordered):

@@ -13,7 +13,17 @@ from stepkeep.conformance.adoption import is_continuation
 from stepkeep.conformance.limits import is_placed
 from stepkeep.conformance.line import Line
 from stepkeep.conformance.report import quoted
-from stepkeep.conformance.schema import Predicate, Shape, any_text, digest, is_persons, misfits, moment, text, whole
+from stepkeep.conformance.schema import (
+    FieldShape,
+    Predicate,
+    any_text,
+    digest,
+    is_persons,
+    misfits,
+    moment,
+    text,
+    whole,
+)
 from stepkeep.conformance.steps import is_granted
 
 
@@ -50,9 +60,9 @@ def _is_free(limit: Any) -> bool:
 
 
 _VOUCHED: dict[str, Predicate] = {"vouched_by": text, "key": text}
-_NOTHING = Shape({}, {})
-SHAPES: Mapping[str, Shape] = {
-    "run_created": Shape(
+_NOTHING = FieldShape({}, {})
+SHAPES: Mapping[str, FieldShape] = {
+    "run_created": FieldShape(
         {},
         _VOUCHED
         | {
@@ -61,14 +71,16 @@ SHAPES: Mapping[str, Shape] = {
             "format": whole,
         },
     ),
-    "run_started": Shape({}, _VOUCHED | {"start_at": moment, "asked_before": _texts}),
-    "slot_granted": Shape({}, {"scopes": _free_slots}),
-    "step_claimed": Shape({}, {"resources": is_granted, "limits": is_placed, "owner": text}),
-    "message_arrived": Shape({"id": any_text, "name": any_text}, _VOUCHED | {"kept_at": moment, "refused_by": _texts}),
-    "cancel_requested": Shape({"compensate": _flag}, _VOUCHED | {"reason": text}),
-    "pause_requested": Shape({}, _VOUCHED | {"reason": text, "freeze": _true}),
-    "unpause_requested": Shape({}, _VOUCHED | {"reason": text}),
-    "gate_decided": Shape(
+    "run_started": FieldShape({}, _VOUCHED | {"start_at": moment, "asked_before": _texts}),
+    "slot_granted": FieldShape({}, {"scopes": _free_slots}),
+    "step_claimed": FieldShape({}, {"resources": is_granted, "limits": is_placed, "owner": text}),
+    "message_arrived": FieldShape(
+        {"id": any_text, "name": any_text}, _VOUCHED | {"kept_at": moment, "refused_by": _texts}
+    ),
+    "cancel_requested": FieldShape({"compensate": _flag}, _VOUCHED | {"reason": text}),
+    "pause_requested": FieldShape({}, _VOUCHED | {"reason": text, "freeze": _true}),
+    "unpause_requested": FieldShape({}, _VOUCHED | {"reason": text}),
+    "gate_decided": FieldShape(
         {"step": text, "decision": text},
         _VOUCHED
         | {
@@ -76,29 +88,29 @@ SHAPES: Mapping[str, Shape] = {
             "evidence": digest, "service": _true,
         },
     ),
-    "changes_requested": Shape(
+    "changes_requested": FieldShape(
         {"step": text, "comment": text},
         _VOUCHED | {"for": text, "by_right_of": _texts, "delegation": text, "level": whole, "service": _true},
     ),
-    "escalation_requested": Shape(
+    "escalation_requested": FieldShape(
         {"step": text, "reason": text},
         _VOUCHED | {"for": text, "by_right_of": _texts, "delegation": text, "level": whole, "service": _true},
     ),
-    "gate_reassigned": Shape({"step": text, "decision": text, "reason": text}, _VOUCHED | {"to": _texts}),
-    "duty_violated": Shape({"step": text, "rule": text, "reason": text}, _VOUCHED),
-    "checkpoint_recorded": Shape(
+    "gate_reassigned": FieldShape({"step": text, "decision": text, "reason": text}, _VOUCHED | {"to": _texts}),
+    "duty_violated": FieldShape({"step": text, "rule": text, "reason": text}, _VOUCHED),
+    "checkpoint_recorded": FieldShape(
         {"step": text, "no": _integer, "checkpoint": text, "fence": whole, "digest": digest}, {}
     ),
-    "annotated": Shape({"note": text}, _VOUCHED | {"step": text}),
-    "hold_decided": Shape({"step": text, "decision": text}, _VOUCHED | {"reason": text}),
-    "step_decided": Shape({"step": text, "decision": text, "reason": text}, _VOUCHED),
-    "completion_signalled": Shape(
+    "annotated": FieldShape({"note": text}, _VOUCHED | {"step": text}),
+    "hold_decided": FieldShape({"step": text, "decision": text}, _VOUCHED | {"reason": text}),
+    "step_decided": FieldShape({"step": text, "decision": text, "reason": text}, _VOUCHED),
+    "completion_signalled": FieldShape(
         {"step": text, "outcome": text}, _VOUCHED | {"for": text, "delegation": text, "evidence": digest}
     ),
-    "child_ended": Shape({"step": text, "child": text, "state": text}, {"partial": _true, "persons": is_persons}),
-    "token_reissued": Shape({"step": text, "reason": text}, _VOUCHED),
-    "code_changed": Shape({"step": text, "code": text}, {}),
-    "step_reported": Shape(
+    "child_ended": FieldShape({"step": text, "child": text, "state": text}, {"partial": _true, "persons": is_persons}),
+    "token_reissued": FieldShape({"step": text, "reason": text}, _VOUCHED),
+    "code_changed": FieldShape({"step": text, "code": text}, {}),
+    "step_reported": FieldShape(
         {}, {"reason": text, "unfit": text, "waits_for": any_text, "takes_timeouts": _flag, "where": any_text,
          "count": whole, "until": any_text, "final": _true, "retry_in_us": _integer, "error_class": text}
     ),

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from stepkeep.conformance.encoding import compact, in_order
-from stepkeep.conformance.line import Line, Opening
+from stepkeep.conformance.line import Line, OpeningLine
 from stepkeep.conformance.machines import Say
 from stepkeep.conformance.policies import terms_of, verdict_in
 from stepkeep.conformance.report import Code, quoted
@@ -38,7 +38,7 @@ FROM_ATTEMPTS = "step_reported"
 class Digests:
     """Checks the digests of one run against the definition on the first line of its log."""
 
-    def __init__(self, opening: Opening | None, *, known: str | None = None, defers: bool = False) -> None:
+    def __init__(self, opening: OpeningLine | None, *, known: str | None = None, defers: bool = False) -> None:
         """`known` is the digest of a definition from elsewhere, for a log without that line.
 
         In a log that `defers` outputs, a hidden hop leaves its digest to the next line of its step.
@@ -102,7 +102,7 @@ def _gates(definition: Mapping[str, Any]) -> Iterator[tuple[tuple[str, str], str
 
 
 # -- stored payloads -------------------------------------------------------------------------------------------------
-class Payloads(msgspec.Struct, frozen=True, kw_only=True):
+class PayloadBytes(msgspec.Struct, frozen=True, kw_only=True):
     """The stored bytes of a run: its input, the outputs of attempts by (step number, fence), those on step rows, and
     the checkpoints of steps by (step number, name)."""
 
@@ -112,7 +112,7 @@ class Payloads(msgspec.Struct, frozen=True, kw_only=True):
     checkpoints: Mapping[tuple[int, str], bytes] = {}
 
 
-def compare_payloads(lines: Iterable[Mapping[str, Any]], payloads: Payloads) -> Iterator[tuple[int, str | None]]:
+def compare_payloads(lines: Iterable[Mapping[str, Any]], payloads: PayloadBytes) -> Iterator[tuple[int, str | None]]:
     """Each digest of a canonical log with its line number: None if the stored bytes have it, else what is wrong."""
     seen: set[tuple[int, int]] = set()
     reached: set[tuple[int, str]] = set()

@@ -15,7 +15,7 @@ from stepkeep.conformance.line import Line
 from stepkeep.conformance.people import ASKED, COMPLETES, GateRule
 from stepkeep.conformance.policies import BLOCKING, JUDGED, Verdict, check_verdict, terms_of
 from stepkeep.conformance.report import Code, quoted
-from stepkeep.conformance.steps import IN_DOUBT, LOST, NOT_RUN, TIMED, Step
+from stepkeep.conformance.steps import IN_DOUBT, LOST, NOT_RUN, TIMED, FollowedStep
 
 Problem = tuple[Code, str]
 JOURNAL_FORMAT = 2
@@ -26,12 +26,12 @@ FREE = object()
 """An expected value that the definition leaves open."""
 
 
-class Hop(NamedTuple):
+class GuardedHop(NamedTuple):
     """A hop with everything that its guard reads. `asked` is the detail of its cause, and `verdict` what the
     policies said about the step. `is_stopping` is None where the log does not show whether its run stops."""
 
     line: Line
-    step: Step
+    step: FollowedStep
     place: PlannedRule
     contract: Contract
     asked: Mapping[str, Any]
@@ -76,7 +76,7 @@ class Hop(NamedTuple):
         return self.place.retry.is_in_time(due_at, began or self.step.claimed_at)
 
 
-Guard = Callable[[Hop], Iterator[Problem]]
+Guard = Callable[[GuardedHop], Iterator[Problem]]
 
 
 def wrong_field(name: str, found: object, expected: object, why: str) -> str:
@@ -84,7 +84,7 @@ def wrong_field(name: str, found: object, expected: object, why: str) -> str:
     return f"metadata.{name} is {quoted(found)}, expected {quoted(expected)}: {why}"
 
 
-def check_enabled(hop: Hop) -> Iterator[Problem]:
+def check_enabled(hop: GuardedHop) -> Iterator[Problem]:
     """Every reason why this hop of a step cannot have happened like this."""
     line = hop.line
     kind, follows = hop.place.kind, line.trigger in hop.place.kind.follows
@@ -114,18 +114,18 @@ def check_enabled(hop: Hop) -> Iterator[Problem]:
         yield Code.TIMER, wrong_field("due_at", line.due_at, due_at, _why_due(hop))
 
 
-def _by_holder(hop: Hop) -> Iterator[Problem]:
+def _by_holder(hop: GuardedHop) -> Iterator[Problem]:
     holder, actor = hop.step.holder, hop.line.actor
     if holder not in (None, actor):
         yield Code.CAUSE, wrong_field("actor", actor, holder, "only the worker that claimed it reports")
 
 
-def _nothing(hop: Hop) -> Iterator[Problem]:
+def _nothing(hop: GuardedHop) -> Iterator[Problem]:
     yield from ()
 
 
 # -- what every failure has in common --------------------------------------------------------------------------------
-def _tolerance(hop: Hop) -> Iterator[Problem]:
+def _tolerance(hop: GuardedHop) -> Iterator[Problem]:
     """`on_failure: skip` tolerates every failure, and nothing else does."""
     hard, tolerated = hop.line.trigger in HARD, hop.line.trigger in TOLERATED
     if tolerated and not hop.place.is_tolerant:
@@ -134,7 +134,7 @@ def _tolerance(hop: Hop) -> Iterator[Problem]:
         yield Code.POLICY, f"trigger is {quoted(hop.line.trigger)}, but the definition tolerates its failure (skip)"
 
 
-def _reason(hop: Hop) -> Iterator[Problem]:
+def _reason(hop: GuardedHop) -> Iterator[Problem]:
     """The category that belongs to a trigger; hops without a failure have none."""
     line = hop.line
     expected = CATEGORIES.get((line.trigger, line.source or ""), CATEGORIES.get((line.trigger, ""), NO_CATEGORY))
@@ -153,7 +153,7 @@ def _reason(hop: Hop) -> Iterator[Problem]:
     yield from _error(hop)
 
 
-def _error(hop: Hop) -> Iterator[Problem]:
+def _error(hop: GuardedHop) -> Iterator[Problem]:
     """A failure has a text, whose words are free; an effect in doubt is said to be."""
     line = hop.line
     needs_error = line.category is not None or line.trigger in ("lease_lost", "held_unfit")
@@ -176,13 +176,13 @@ def _error(hop: Hop) -> Iterator[Problem]:
         yield Code.CONTRADICTION, wrong_field("error", line.error, None, "nothing failed here")
 
 
-def _hears_of_its_child(hop: Hop) -> bool:
+def _hears_of_its_child(hop: GuardedHop) -> bool:
     """Whether a step that called its child back is cancelled by the end of that child."""
     is_told = hop.asked.get("step") == hop.place.name
     return hop.line.trigger == "cancelled" and hop.line.event == "child_ended" and hop.place.awaits_child and is_told
 
 
-def _what_its_child_left(hop: Hop) -> Iterator[Problem]:
+def _what_its_child_left(hop: GuardedHop) -> Iterator[Problem]:
     """A step whose child left something of what it did says so."""
     error, expected = hop.line.error, "a text" if "partial" in hop.asked else None
     if (error is None) is not (expected is None):
@@ -190,7 +190,7 @@ def _what_its_child_left(hop: Hop) -> Iterator[Problem]:
         yield Code.CONTRADICTION, wrong_field("error", error, expected, why)
 
 
-def _leaves_its_child(hop: Hop) -> bool:
+def _leaves_its_child(hop: GuardedHop) -> bool:
     """Whether a step of a stopping run is cancelled before its child has ended. A run that is cancelled at once only
     calls its children back."""
     line = hop.line
@@ -205,7 +205,7 @@ def _leaves_its_child(hop: Hop) -> bool:
     return (line.error or "").startswith(IN_DOUBT) if is_hidden else bool(hop.is_stopping)
 
 
-def _is_closed_in_flight(hop: Hop) -> bool:
+def _is_closed_in_flight(hop: GuardedHop) -> bool:
     """Whether an attempt was cancelled without a report of its worker. Rules have no effect that could be in doubt.
 
     A flow that is suspended after its deadline ends its calls: the report is that of the flow.
@@ -215,12 +215,12 @@ def _is_closed_in_flight(hop: Hop) -> bool:
     return bool(in_flight and not is_reported and hop.place.phase != "check")
 
 
-def _is_lost_while_stopping(hop: Hop) -> bool:
+def _is_lost_while_stopping(hop: GuardedHop) -> bool:
     return bool(hop.line.trigger == "cancelled" and hop.line.event == "time_came" and hop.step.leased)
 
 
 # -- one guard per trigger -------------------------------------------------------------------------------------------
-def _opens(hop: Hop) -> Iterator[Problem]:
+def _opens(hop: GuardedHop) -> Iterator[Problem]:
     if hop.line.trigger == "held" and hop.line.source == "running":
         yield from _blocked(hop)
         return
@@ -230,7 +230,7 @@ def _opens(hop: Hop) -> Iterator[Problem]:
         yield Code.POLICY, f"trigger is {quoted(hop.line.trigger)}, expected {quoted(hop.place.opens_by)}: its kind"
 
 
-def _blocked(hop: Hop) -> Iterator[Problem]:
+def _blocked(hop: GuardedHop) -> Iterator[Problem]:
     """Only the agent of a format that says so blocks its step, by a report."""
     if hop.line.event != "step_reported":
         yield Code.CAUSE, wrong_field("event", hop.line.event, "step_reported", "its agent reports that it is blocked")
@@ -240,7 +240,7 @@ def _blocked(hop: Hop) -> Iterator[Problem]:
         yield Code.POLICY, "it is held while it runs, but no agent of its format reports that it is blocked"
 
 
-def _starts(hop: Hop) -> Iterator[Problem]:
+def _starts(hop: GuardedHop) -> Iterator[Problem]:
     """The owner of elements begins with them; after an approved hold it was ready for a moment."""
     if hop.place.kind.suspends:
         if hop.line.source != "running" or hop.line.event != "step_reported":
@@ -251,12 +251,12 @@ def _starts(hop: Hop) -> Iterator[Problem]:
         yield from _opens(hop)
 
 
-def _woken(hop: Hop) -> Iterator[Problem]:
+def _woken(hop: GuardedHop) -> Iterator[Problem]:
     if hop.place.kind.waits_for != "calls":
         yield Code.POLICY, "it goes on after its calls, but the definition says that it makes none"
 
 
-def _by_condition(hop: Hop) -> Iterator[Problem]:
+def _by_condition(hop: GuardedHop) -> Iterator[Problem]:
     if hop.line.trigger == "condition_broken" and hop.place.is_length_open:
         return
     shows_facts = hop.gate is not None and hop.gate.facts is not None
@@ -264,7 +264,7 @@ def _by_condition(hop: Hop) -> Iterator[Problem]:
         yield Code.POLICY, f"trigger is {quoted(hop.line.trigger)}, but the definition gives it no condition"
 
 
-def _claimed(hop: Hop) -> Iterator[Problem]:
+def _claimed(hop: GuardedHop) -> Iterator[Problem]:
     if not hop.place.kind.is_claimed and not hop.place.undoes_child:
         yield Code.CLAIM, "it is claimed, but no worker runs a gate, a wait, a child or the owner of elements"
     # The rules of a step that a person completed are judged in an attempt of their own.
@@ -275,23 +275,23 @@ def _claimed(hop: Hop) -> Iterator[Problem]:
         yield Code.ATTEMPT, said
 
 
-def _completed(hop: Hop) -> Iterator[Problem]:
+def _completed(hop: GuardedHop) -> Iterator[Problem]:
     if hop.place.is_manual:
         yield Code.POLICY, "trigger is 'completed', expected 'completion_requested': it is completed manually"
     yield from _in_time(hop)
 
 
-def _in_time(hop: Hop) -> Iterator[Problem]:
+def _in_time(hop: GuardedHop) -> Iterator[Problem]:
     if hop.line.due_at is None or hop.line.due_at < hop.line.at:
         yield Code.TIMER, wrong_field("due_at", hop.line.due_at, "the end of a lease that still holds", "it reports")
 
 
-def _has_rules(hop: Hop) -> Iterator[Problem]:
+def _has_rules(hop: GuardedHop) -> Iterator[Problem]:
     if not hop.place.is_checked:
         yield Code.POLICY, f"trigger is {quoted(hop.line.trigger)}, but the definition gives it no rules"
 
 
-def _passed(hop: Hop) -> Iterator[Problem]:
+def _passed(hop: GuardedHop) -> Iterator[Problem]:
     """A step with a detached child succeeds when the child is asked for, by any event."""
     events = ("step_reported", "completion_signalled", "child_ended", "hold_decided", "step_decided")
     if "rules_passed" not in hop.place.kind.follows and hop.line.event not in events:
@@ -302,7 +302,7 @@ def _passed(hop: Hop) -> Iterator[Problem]:
 def _child(state: str) -> Guard:
     """The step ends as its child did; a detached child is not waited for."""
 
-    def guard(hop: Hop) -> Iterator[Problem]:
+    def guard(hop: GuardedHop) -> Iterator[Problem]:
         kind = hop.place.kind
         if hop.line.trigger in kind.follows:
             return
@@ -320,7 +320,7 @@ def _child(state: str) -> Guard:
     return guard
 
 
-def _hook_ends(hop: Hop, *, undone: bool) -> Iterator[Problem]:
+def _hook_ends(hop: GuardedHop, *, undone: bool) -> Iterator[Problem]:
     """A hook that rolls a child back ends as that rollback did; one that found nothing to undo was cancelled."""
     if hop.line.event != "child_ended":
         why = "only the end of the rollback does that"
@@ -332,7 +332,7 @@ def _hook_ends(hop: Hop, *, undone: bool) -> Iterator[Problem]:
         yield Code.CONTRADICTION, f"trigger is {quoted(hop.line.trigger)}, but {said}"
 
 
-def _child_failed(hop: Hop) -> Iterator[Problem]:
+def _child_failed(hop: GuardedHop) -> Iterator[Problem]:
     if hop.place.undoes_child:
         yield from _hook_ends(hop, undone=False)
         return
@@ -343,7 +343,7 @@ def _child_failed(hop: Hop) -> Iterator[Problem]:
         yield Code.CONTRADICTION, "its child has undone everything or never began, but left something of what it did"
 
 
-def _is_manual(hop: Hop) -> Iterator[Problem]:
+def _is_manual(hop: GuardedHop) -> Iterator[Problem]:
     if not hop.place.is_manual:
         yield Code.POLICY, f"trigger is {quoted(hop.line.trigger)}, but it is not completed manually"
 
@@ -352,7 +352,7 @@ MAX_GATHERED = 100
 """How many messages one wait takes at most."""
 
 
-def _waited(hop: Hop) -> Iterator[Problem]:
+def _waited(hop: GuardedHop) -> Iterator[Problem]:
     is_untold = hop.format < JOURNAL_FORMAT and "waits_for" not in hop.asked
     is_told = isinstance(hop.asked.get("waits_for"), str) and type(hop.asked.get("takes_timeouts")) is bool
     if not is_told and not is_untold:
@@ -366,7 +366,7 @@ def _waited(hop: Hop) -> Iterator[Problem]:
         yield Code.TIMER, wrong_field("due_at", hop.line.due_at, "a later time", "a wait ends after it began")
 
 
-def _retried(hop: Hop) -> Iterator[Problem]:
+def _retried(hop: GuardedHop) -> Iterator[Problem]:
     if (hop.line.error or "").startswith(NOT_RUN):
         yield Code.POLICY, "it is retried, but a rule failed before its handler: that is final"
     if hop.asked.get("final") is True:
@@ -381,13 +381,13 @@ def _retried(hop: Hop) -> Iterator[Problem]:
         yield Code.ATTEMPT, f"{said} failed as {quoted(hop.line.category)}{of}, which the definition rules out"
 
 
-def _classed(hop: Hop) -> Iterator[Problem]:
+def _classed(hop: GuardedHop) -> Iterator[Problem]:
     """An error class is recorded only where the definition names some: elsewhere no decision rests on it."""
     if "error_class" in hop.asked and hop.place.retry.classes is None:
         yield Code.CAUSE, "its cause has an error class, but the definition names none: metadata.detail"
 
 
-def _lost(hop: Hop) -> Iterator[Problem]:
+def _lost(hop: GuardedHop) -> Iterator[Problem]:
     counted = hop.counted_with_loss
     if hop.step.losses is not None and not hop.place.retry.allows_loss(counted, hop.step.losses + 1):
         said = f"after {counted} attempts and {hop.step.losses + 1} losses it must fail"
@@ -396,7 +396,7 @@ def _lost(hop: Hop) -> Iterator[Problem]:
         yield Code.ATTEMPT, "it continues after a lost lease, later than its definition allows (max_elapsed)"
 
 
-def _failed(hop: Hop) -> Iterator[Problem]:
+def _failed(hop: GuardedHop) -> Iterator[Problem]:
     line, retry = hop.line, hop.place.retry
     if "unfit" in hop.asked and hop.is_stopping is False and line.target in ("failed", "skipped"):
         yield Code.POLICY, "it fails by an error of its own code: it must hold until other code is there"
@@ -424,7 +424,7 @@ def _failed(hop: Hop) -> Iterator[Problem]:
         yield Code.ATTEMPT, f"it fails for good although {said}: it must be tried again"
 
 
-def _unrun(hop: Hop) -> Iterator[Problem]:
+def _unrun(hop: GuardedHop) -> Iterator[Problem]:
     """A rule that fails before the handler is final, and only a step with such rules has one."""
     if hop.rule is None or not hop.rule.pre:
         yield Code.POLICY, "its handler is said not to have run, but the definition gives it no rules before that"
@@ -434,19 +434,19 @@ def _unrun(hop: Hop) -> Iterator[Problem]:
         yield Code.CAUSE, "its handler is said not to have run, but no worker reports that about a running step"
 
 
-def _slept(hop: Hop) -> Iterator[Problem]:
+def _slept(hop: GuardedHop) -> Iterator[Problem]:
     if not hop.place.is_asleep:
         yield Code.POLICY, "it wakes up, but the definition does not let it sleep"
     if hop.line.event != "time_came" and hop.step.moved_in not in (None, hop.line.seq):
         yield Code.CAUSE, wrong_field("event", hop.line.event, "time_came", "its sleep began in an earlier entry")
 
 
-def _not_asleep(hop: Hop) -> Iterator[Problem]:
+def _not_asleep(hop: GuardedHop) -> Iterator[Problem]:
     if hop.place.is_asleep:
         yield Code.POLICY, f"trigger is {quoted(hop.line.trigger)}, but it sleeps: only its time ends that"
 
 
-def _held(hop: Hop) -> Iterator[Problem]:
+def _held(hop: GuardedHop) -> Iterator[Problem]:
     is_own = "unfit" in hop.asked and hop.place.kind.waits_for == "calls"
     if not hop.place.is_held and not is_own and hop.step.tried is not None:
         yield Code.POLICY, "it holds when no attempt is left, but the definition does not say so"
@@ -455,13 +455,13 @@ def _held(hop: Hop) -> Iterator[Problem]:
     yield from _failed(hop)
 
 
-def _unfit(hop: Hop) -> Iterator[Problem]:
+def _unfit(hop: GuardedHop) -> Iterator[Problem]:
     if not hop.asked.get("unfit"):
         why = "a flow whose code does not fit says which code"
         yield Code.CAUSE, wrong_field("detail.unfit", hop.asked.get("unfit"), "a text", why)
 
 
-def _other_code(hop: Hop) -> Iterator[Problem]:
+def _other_code(hop: GuardedHop) -> Iterator[Problem]:
     yield from _detail(hop, "step", hop.place.name)
     if hop.step.tried is None:
         return
@@ -472,7 +472,7 @@ def _other_code(hop: Hop) -> Iterator[Problem]:
 
 
 def _operator(wanted: str) -> Guard:
-    def guard(hop: Hop) -> Iterator[Problem]:
+    def guard(hop: GuardedHop) -> Iterator[Problem]:
         if hop.step.is_exhausted != (hop.line.event == "hold_decided"):
             why = "a step that has no attempt left holds, and no other does"
             yield Code.POLICY, wrong_field("event", hop.line.event, _decides(hop), why)
@@ -484,11 +484,11 @@ def _operator(wanted: str) -> Guard:
     return guard
 
 
-def _decides(hop: Hop) -> str:
+def _decides(hop: GuardedHop) -> str:
     return "hold_decided" if hop.step.is_exhausted else "step_decided"
 
 
-def _by_person(hop: Hop, wanted: str) -> Iterator[Problem]:
+def _by_person(hop: GuardedHop, wanted: str) -> Iterator[Problem]:
     """What a person decided about a step, and why; a step that holds needs no reason."""
     reason = hop.asked.get("reason")
     if hop.line.event == "step_decided" and not (isinstance(reason, str) and reason.strip()):
@@ -496,20 +496,20 @@ def _by_person(hop: Hop, wanted: str) -> Iterator[Problem]:
     yield from _detail(hop, "decision", wanted)
 
 
-def _at_once(hop: Hop) -> Iterator[Problem]:
+def _at_once(hop: GuardedHop) -> Iterator[Problem]:
     """A report ends a pause or a wait only in the entry that began it."""
     if hop.line.event == "step_reported" and hop.step.moved_in not in (None, hop.line.seq):
         ends = "time_came" if hop.line.trigger == "retry_due" else "message_arrived"
         yield Code.CAUSE, wrong_field("event", hop.line.event, ends, "its pause or wait began in an earlier entry")
 
 
-def _heard(hop: Hop) -> Iterator[Problem]:
+def _heard(hop: GuardedHop) -> Iterator[Problem]:
     yield from _at_once(hop)
     yield from _not_asleep(hop)
     yield from _before_deadline(hop)
 
 
-def _retry_due(hop: Hop) -> Iterator[Problem]:
+def _retry_due(hop: GuardedHop) -> Iterator[Problem]:
     """A pause without a length ends by the cause that began it; a person may end any."""
     if hop.line.event == "step_decided":
         yield from _by_person(hop, "retried")
@@ -520,12 +520,12 @@ def _retry_due(hop: Hop) -> Iterator[Problem]:
         yield Code.CAUSE, wrong_field("event and actor", found, expected, "its pause began and ended by one cause")
 
 
-def _handed_over(hop: Hop) -> Iterator[Problem]:
+def _handed_over(hop: GuardedHop) -> Iterator[Problem]:
     if hop.step.takes_timeouts is False:
         yield Code.POLICY, "its deadline is handed over, but its handler does not take timeouts"
 
 
-def _deadline(hop: Hop) -> Iterator[Problem]:
+def _deadline(hop: GuardedHop) -> Iterator[Problem]:
     yield from _not_asleep(hop)
     if hop.line.source == "awaiting_event" and hop.step.fence and hop.step.takes_timeouts:
         yield Code.POLICY, "its deadline fails it, but its handler takes timeouts"
@@ -538,7 +538,7 @@ def _deadline(hop: Hop) -> Iterator[Problem]:
     yield from _deadline_of_gate(hop)
 
 
-def _deadline_of_gate(hop: Hop) -> Iterator[Problem]:
+def _deadline_of_gate(hop: GuardedHop) -> Iterator[Problem]:
     """A reminder may come before the deadline; nothing else that time does to a gate may."""
     opened = hop.step.open_gate
     if opened is not None and (opened.due_at is None or hop.line.at < opened.due_at):
@@ -546,7 +546,7 @@ def _deadline_of_gate(hop: Hop) -> Iterator[Problem]:
 
 
 def _at_deadline(wanted: str) -> Guard:
-    def guard(hop: Hop) -> Iterator[Problem]:
+    def guard(hop: GuardedHop) -> Iterator[Problem]:
         found = None if hop.gate is None else hop.gate.on_deadline
         if found != wanted and (hop.gate is not None or "held" in hop.place.never):
             said = f"trigger is {quoted(hop.line.trigger)}, but the definition says {quoted(found)} at its deadline"
@@ -561,13 +561,13 @@ def _at_deadline(wanted: str) -> Guard:
     return guard
 
 
-def _next_level(hop: Hop) -> Iterator[Problem]:
+def _next_level(hop: GuardedHop) -> Iterator[Problem]:
     opened = hop.step.open_gate
     if opened is not None and opened.level >= len(opened.rule.escalate):
         yield Code.POLICY, f"it escalates to level {opened.level + 1}, which the definition does not have"
 
 
-def _escalated(hop: Hop) -> Iterator[Problem]:
+def _escalated(hop: GuardedHop) -> Iterator[Problem]:
     """By its deadline, or before it by a person who says why."""
     if hop.line.event != ASKED:
         yield from _at_deadline("escalate")(hop)
@@ -579,7 +579,7 @@ def _escalated(hop: Hop) -> Iterator[Problem]:
     yield from _detail(hop, "step", hop.place.name)
 
 
-def _reassigned(hop: Hop) -> Iterator[Problem]:
+def _reassigned(hop: GuardedHop) -> Iterator[Problem]:
     """By an operator, to other people, and with a reason."""
     yield from _detail(hop, "step", hop.place.name)
     yield from _detail(hop, "decision", "reassigned")
@@ -587,7 +587,7 @@ def _reassigned(hop: Hop) -> Iterator[Problem]:
         yield Code.CAUSE, wrong_field("detail.to", hop.asked.get("to"), "names", "a gate is reassigned to people")
 
 
-def _reminded(hop: Hop) -> Iterator[Problem]:
+def _reminded(hop: GuardedHop) -> Iterator[Problem]:
     if hop.gate is None or hop.gate.remind is None:
         yield Code.POLICY, "it reminds, but the definition does not say so"
     due_at = None if hop.step.open_gate is None else hop.step.open_gate.due_at
@@ -596,7 +596,7 @@ def _reminded(hop: Hop) -> Iterator[Problem]:
 
 
 def _gate(wanted: str) -> Guard:
-    def guard(hop: Hop) -> Iterator[Problem]:
+    def guard(hop: GuardedHop) -> Iterator[Problem]:
         if hop.step.is_exhausted:
             yield Code.POLICY, f"trigger is {quoted(hop.line.trigger)}, but it holds because no attempt is left"
         if hop.line.trigger == "approved" and (hop.rule is None or hop.rule.approval is None):
@@ -608,14 +608,14 @@ def _gate(wanted: str) -> Guard:
     return guard
 
 
-def _recorded(hop: Hop) -> Iterator[Problem]:
+def _recorded(hop: GuardedHop) -> Iterator[Problem]:
     if hop.step.is_exhausted:
         yield Code.POLICY, "a decision is counted, but the step holds because no attempt is left"
     decision = hop.asked.get("decision")
     yield from _detail(hop, "decision", decision if decision in ("approved", "rejected") else "approved or rejected")
 
 
-def _sent_back(hop: Hop) -> Iterator[Problem]:
+def _sent_back(hop: GuardedHop) -> Iterator[Problem]:
     """A request for changes says what is to change."""
     if hop.step.is_exhausted:
         yield Code.POLICY, "changes are requested, but the step holds because no attempt is left"
@@ -626,14 +626,14 @@ def _sent_back(hop: Hop) -> Iterator[Problem]:
 
 
 def _manual(wanted: str) -> Guard:
-    def guard(hop: Hop) -> Iterator[Problem]:
+    def guard(hop: GuardedHop) -> Iterator[Problem]:
         yield from _detail(hop, "outcome", wanted)
         yield from _before_deadline(hop)
 
     return guard
 
 
-def _before_deadline(hop: Hop) -> Iterator[Problem]:
+def _before_deadline(hop: GuardedHop) -> Iterator[Problem]:
     """A message, an outcome or a decision counts only before the deadline of what it ends. A wait that opens takes what
     came before."""
     due_at = hop.step.due_at
@@ -644,7 +644,7 @@ def _before_deadline(hop: Hop) -> Iterator[Problem]:
         yield Code.TIMER, f"{quoted(hop.line.trigger)} comes at {hop.line.at}, but its deadline passed at {due_at}"
 
 
-def _reissued(hop: Hop) -> Iterator[Problem]:
+def _reissued(hop: GuardedHop) -> Iterator[Problem]:
     reason = hop.asked.get("reason")
     if not isinstance(reason, str) or not reason.strip():
         yield Code.CAUSE, wrong_field("detail.reason", reason, "a text", "a new token has one")
@@ -652,7 +652,7 @@ def _reissued(hop: Hop) -> Iterator[Problem]:
     yield from _before_deadline(hop)
 
 
-def _detail(hop: Hop, name: str, wanted: str) -> Iterator[Problem]:
+def _detail(hop: GuardedHop, name: str, wanted: str) -> Iterator[Problem]:
     for field, expected in ((name, wanted), ("step", hop.place.name)):
         if hop.asked.get(field) != expected:
             why = f"its cause must say so for {quoted(hop.line.trigger)}"
@@ -660,7 +660,7 @@ def _detail(hop: Hop, name: str, wanted: str) -> Iterator[Problem]:
 
 
 # -- timers ----------------------------------------------------------------------------------------------------------
-def _due_at(hop: Hop) -> object:
+def _due_at(hop: GuardedHop) -> object:
     """When time moves the step next, after this hop."""
     line = hop.line
     if line.trigger in OPEN_DUE:
@@ -689,7 +689,7 @@ def _due_at(hop: Hop) -> object:
     return line.at if line.trigger == "lease_lost" and line.target == "retrying" else None
 
 
-def _kept(hop: Hop) -> int | None:
+def _kept(hop: GuardedHop) -> int | None:
     """The end of a wait or a gate that a migrated run opens again: that of the run before it, and never a later one
     than a new opening would have."""
     line = hop.line
@@ -701,7 +701,7 @@ def _kept(hop: Hop) -> int | None:
     return kept if limit is None else min(kept, max(limit, line.at))
 
 
-def _earliest(hop: Hop) -> int:
+def _earliest(hop: GuardedHop) -> int:
     """The earliest moment of a deadline whose beginning is hidden: it began after the step was seen the last time."""
     place, source = hop.place, hop.line.source
     if source == "awaiting_children" and hop.rule is not None and hop.rule.child is not None and not place.kind.owns:
@@ -717,7 +717,7 @@ def _earliest(hop: Hop) -> int:
     return earliest if hop.kept is None else min(earliest, hop.kept)
 
 
-def _gate_timer(hop: Hop, gate: GateRule) -> object:
+def _gate_timer(hop: GuardedHop, gate: GateRule) -> object:
     """When a gate that opened, escalated or reminded is due next."""
     line, opened = hop.line, hop.step.open_gate
     if line.trigger in ("gate_opened", "held"):
@@ -731,14 +731,14 @@ def _gate_timer(hop: Hop, gate: GateRule) -> object:
     return gate.timer(line.at, _after(line.at, levels[level].deadline))
 
 
-def _pause_us(hop: Hop) -> int:
+def _pause_us(hop: GuardedHop) -> int:
     asked = hop.asked.get("retry_in_us")
     if type(asked) is int:
         return hop.place.retry.asked_us(asked)
     return max(hop.place.retry.delay_us(hop.line.owner, hop.place.no, max(hop.counted, 1)), 0)
 
 
-def _any_pause(hop: Hop) -> object:
+def _any_pause(hop: GuardedHop) -> object:
     """The pause after a retry where the log hides how many attempts its policy counts."""
     retry, line = hop.place.retry, hop.line
     most = min(line.attempt or 1, retry.max_attempts)
@@ -746,7 +746,7 @@ def _any_pause(hop: Hop) -> object:
     return FREE if line.due_at in ends else ends[0]
 
 
-def _why_due(hop: Hop) -> str:
+def _why_due(hop: GuardedHop) -> str:
     reasons = {"retry_scheduled": "the backoff of its definition", "completion_requested": "its completion deadline"}
     return reasons.get(hop.line.trigger, "its deadline" if hop.line.trigger == hop.place.opens_by else "no timer")
 

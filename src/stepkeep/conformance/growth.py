@@ -35,7 +35,7 @@ UNDO_RETRY = RETRY | {"max_attempts": 2, "max": 10_000_000}
 DEFAULTS = {"on_failure": "abort", "effect": "read", "compensate_when": "succeeded", "completion": "auto"}
 
 
-class Flow:
+class FollowedFlow:
     """What the log has shown of the calls of one flow."""
 
     def __init__(self) -> None:
@@ -56,13 +56,13 @@ class Flows:
     def __init__(self, contract: Contract) -> None:
         self._contract = contract
         self.flows = {
-            no: Flow()
+            no: FollowedFlow()
             for no, place in contract.places.items()
             if place.phase == "main" and place.kind.waits_for == "calls"
         }
         self.due: set[int] = set()
 
-    def owner_of(self, place: PlannedRule) -> Flow | None:
+    def owner_of(self, place: PlannedRule) -> FollowedFlow | None:
         """The flow that made this call; None if it is no call."""
         return self.flows.get(-1 if place.owner is None or place.phase != "main" else place.owner)
 
@@ -84,20 +84,22 @@ class Flows:
         elif line.trigger.startswith("deadline_") and line.source == "awaiting_children":
             yield from self._late(flow, line)
 
-    def _suspended(self, place: PlannedRule, flow: Flow, line: Line, asked: Mapping[str, Any]) -> Iterator[Problem]:
+    def _suspended(
+        self, place: PlannedRule, flow: FollowedFlow, line: Line, asked: Mapping[str, Any]
+    ) -> Iterator[Problem]:
         self._begin(place, flow, line)
         if line.due_at != flow.deadline:
             yield Code.TIMER, f"metadata.due_at is {line.due_at}, expected {flow.deadline}: the deadline of its calls"
         flow.recorded += len(calls_in(place.name, asked))
         self.due.add(place.no)
 
-    def _begin(self, place: PlannedRule, flow: Flow, line: Line) -> None:
+    def _begin(self, place: PlannedRule, flow: FollowedFlow, line: Line) -> None:
         """The first suspension begins the time of the calls."""
         rule = None if place.rule is None else place.rule.growth
         if rule is not None and rule.deadline is not None and flow.deadline is None:
             flow.deadline = line.at + rule.deadline
 
-    def _late(self, flow: Flow, line: Line) -> Iterator[Problem]:
+    def _late(self, flow: FollowedFlow, line: Line) -> Iterator[Problem]:
         if flow.deadline is None or line.at < flow.deadline:
             yield Code.TIMER, f"its deadline passes at {line.at}, but it is at {flow.deadline}"
 
@@ -121,7 +123,9 @@ class Flows:
             yield from self._continues(place, flow, told[at], rule)
         flow.planned += 1
 
-    def _continues(self, place: PlannedRule, flow: Flow, call: Mapping[str, Any], rule: StepRule) -> Iterator[Problem]:
+    def _continues(
+        self, place: PlannedRule, flow: FollowedFlow, call: Mapping[str, Any], rule: StepRule
+    ) -> Iterator[Problem]:
         """A call by which the flow continues as new is its last one, and starts the workflow of its own run."""
         if flow.continues is not None:
             yield Code.CHAIN, "it is planned, but the flow has continued as new, which ends it"

@@ -16,7 +16,7 @@ from stepkeep.conformance.line import Line
 from stepkeep.conformance.machines import UNKNOWN, Machines, Say, check_hop
 from stepkeep.conformance.reenact import Reenactment
 from stepkeep.conformance.report import Code, quoted
-from stepkeep.conformance.steps import NEW, Step, check_step
+from stepkeep.conformance.steps import NEW, FollowedStep, check_step
 
 MOVING = ("ready", "running", "validating", "retrying")
 """States in which a step can change without a person or a message."""
@@ -62,7 +62,7 @@ CAUSES = {
 """Run states between entries, and the step states of which at least one must exist so that the run can continue."""
 
 
-class History:
+class EntityHistory:
     """One entity and its state."""
 
     def __init__(self, kind: str, machines: Machines) -> None:
@@ -95,14 +95,14 @@ class History:
         """Every line of an entry was followed."""
 
 
-class RunHistory(History):
+class RunHistory(EntityHistory):
     """A run and its steps. `counts` has the number of steps per phase and state, so that no check scans all steps."""
 
     def __init__(self, kind: str, machines: Machines, contract: Contract | None = None) -> None:
         super().__init__(kind, machines)
         self.partial = False
         self.has_progressed = self.awaits_slot = False
-        self.steps: dict[int, Step] = {}
+        self.steps: dict[int, FollowedStep] = {}
         self.numbers: dict[str, int] = {}
         self.names: dict[int, str] = {}
         self.counts: Counter[tuple[str, str]] = Counter()
@@ -110,7 +110,7 @@ class RunHistory(History):
         self.settled = 0
         self._next_planned = 0
         self.size = 0
-        self.rollback = Rollback()
+        self.rollback = UndoOrder()
         self.reenactment = None if contract is None else Reenactment(contract, self.steps)
 
     def lose(self) -> None:
@@ -157,7 +157,7 @@ class RunHistory(History):
         check_hop(self.machines["step"], line.step, step.state if step else known, line, say)
         if step is None:
             phase = PHASES.get(self.state or "", "main")
-            step = self.steps[line.no] = Step(line.no, line.step or "", phase)
+            step = self.steps[line.no] = FollowedStep(line.no, line.step or "", phase)
             self.counts[phase, step.state] += 1
         if not self.partial:
             self._check_permission(step, line, say)
@@ -169,13 +169,13 @@ class RunHistory(History):
         self.leased += step.leased - leased
         self._count(step, line)
 
-    def _undone_by(self, hook: Step) -> int:
+    def _undone_by(self, hook: FollowedStep) -> int:
         """The number of the step that a hook undoes; the numbers of elements follow from their names."""
         if hook.phase == "undo" and hook.no > 2 * self.size:
             return self.numbers.get(hook.name.removeprefix("undo:"), -1)
         return hook.no - self.size
 
-    def _count(self, step: Step, line: Line) -> None:
+    def _count(self, step: FollowedStep, line: Line) -> None:
         self.counts[step.phase, step.state] -= 1
         self.counts[step.phase, line.target] += 1
         self.counts[step.phase, "all"] += step.state == NEW
@@ -185,7 +185,7 @@ class RunHistory(History):
             step.settled = self.settled
 
     # -- what the run's state allows its steps -----------------------------------------------------------------------
-    def _check_permission(self, step: Step, line: Line, say: Say) -> None:
+    def _check_permission(self, step: FollowedStep, line: Line, say: Say) -> None:
         state = self.state or ""
         is_element = line.trigger == "planned" and state in GROWING and is_element_name(line.step)
         if is_element or (line.trigger in CREATING and state == "idle" and is_element_name(line.step)):
@@ -207,7 +207,7 @@ class RunHistory(History):
         if not allowed:
             say(Code.CLAIM, f"{step.title} ({step.phase}) is {quoted(line.trigger)} while the run is {quoted(state)}")
 
-    def _check_order(self, step: Step, line: Line, say: Say) -> None:
+    def _check_order(self, step: FollowedStep, line: Line, say: Say) -> None:
         """The adopted steps come first, in the order of their completion; the others follow by number."""
         if line.trigger != "planned":
             if self._next_planned:
@@ -277,15 +277,15 @@ class RunHistory(History):
 
 
 # -- rollback ------------------------------------------------------------------------------------------------------
-class Rollback:
+class UndoOrder:
     """The undo steps of one run, in the order in which they were planned."""
 
     def __init__(self) -> None:
         self._place: dict[int, int] = {}
         self._ended = 0
-        self._last: Step | None = None
+        self._last: FollowedStep | None = None
 
-    def check(self, hook: Step, line: Line, steps: Mapping[int, Step], undone: int, say: Say) -> None:
+    def check(self, hook: FollowedStep, line: Line, steps: Mapping[int, FollowedStep], undone: int, say: Say) -> None:
         """Check a hop of an undo step. `undone` is the number of the step that it undoes."""
         if hook.phase != "undo":
             return
@@ -301,7 +301,7 @@ class Rollback:
         if line.target in ("succeeded", "failed", "skipped", "cancelled"):
             self._ended += 1
 
-    def _plan(self, hook: Step, undone: Step | None, say: Say) -> None:
+    def _plan(self, hook: FollowedStep, undone: FollowedStep | None, say: Say) -> None:
         self._place[hook.no] = len(self._place)
         if undone is None or undone.phase != "main" or hook.name != f"undo:{undone.name}":
             say(Code.UNDO, f"hook {quoted(hook.name)} undoes no step of this run")

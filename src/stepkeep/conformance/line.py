@@ -24,12 +24,12 @@ from stepkeep.conformance.schema import (
     OWNERS,
     SHAPES,
     WHOLE_OPENING,
-    Shape,
+    FieldShape,
     misfits,
     timestamp_of,
 )
 
-WHOLE_LINE = Shape(LINE, {})
+WHOLE_LINE = FieldShape(LINE, {})
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -64,33 +64,33 @@ class Line(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     digest: str | None = None
 
 
-class Reading(msgspec.Struct, frozen=True):
+class LineReading(msgspec.Struct, frozen=True):
     """The result for one line: its value if it is valid, its problems, and the entity it seems to belong to."""
 
     line: Line | None
     problems: tuple[Problem, ...] = ()
     owner: tuple[str, str] | None = None
-    opening: Opening | None = None
+    opening: OpeningLine | None = None
 
 
-def read_line(raw: bytes | str) -> Reading:
+def read_line(raw: bytes | str) -> LineReading:
     """Read one line, with or without its newline, and list everything that is wrong with it."""
     try:
         document = parse(raw)
     except (ValueError, RecursionError) as error:
-        return Reading(None, ((Code.JSON, f"this is not a JSON object: {quoted(str(error))[1:-1]}"),))
+        return LineReading(None, ((Code.JSON, f"this is not a JSON object: {quoted(str(error))[1:-1]}"),))
     if is_opening(document):
         first = read_opening(document)
-        return Reading(None, first.problems, owner_of(document.get("metadata")), first.opening)
+        return LineReading(None, first.problems, owner_of(document.get("metadata")), first.opening)
     problems = list(misfits(document, WHOLE_LINE, "")) or list(_metadata_misfits(document))
     if problems:
-        return Reading(None, tuple((Code.SCHEMA, said) for said in problems), owner_of(document.get("metadata")))
+        return LineReading(None, tuple((Code.SCHEMA, said) for said in problems), owner_of(document.get("metadata")))
     try:
         line = _value(document)
     except RecursionError:
-        return Reading(None, ((Code.JSON, "its detail is nested too deeply"),), owner_of(document["metadata"]))
+        return LineReading(None, ((Code.JSON, "its detail is nested too deeply"),), owner_of(document["metadata"]))
     contradictions = tuple((Code.CONTRADICTION, said) for said in _contradictions(line, document))
-    return Reading(line, contradictions, (line.journal, line.owner))
+    return LineReading(line, contradictions, (line.journal, line.owner))
 
 
 def _metadata_misfits(document: dict[str, Any]) -> Iterator[str]:
@@ -194,7 +194,7 @@ def severity_of(line: Line) -> str:
 Problem = tuple[Code, str]
 
 
-class Opening(msgspec.Struct, frozen=True, kw_only=True):
+class OpeningLine(msgspec.Struct, frozen=True, kw_only=True):
     """The first line of a run's log. `definition` is the parsed document, `document` its bytes.
 
     `raw` is the whole line, parsed, and `seal` its hash. `live`: lines are added while the run goes on.
@@ -217,7 +217,7 @@ class Opening(msgspec.Struct, frozen=True, kw_only=True):
 class OpeningReading(msgspec.Struct, frozen=True):
     """The result for one such line: its value if it is valid, and its problems."""
 
-    opening: Opening | None
+    opening: OpeningLine | None
     problems: tuple[Problem, ...] = ()
 
 
@@ -237,7 +237,7 @@ def read_opening(document: dict[str, Any], dialect: str | None = None) -> Openin
         document_bytes = _document(metadata["definition"], metadata["digest"])
     except RecursionError:
         return OpeningReading(None, ((Code.JSON, "its definition is nested too deeply"),))
-    opening = Opening(
+    opening = OpeningLine(
         owner=metadata["run_id"],
         tenant=metadata["tenant"],
         correlation_id=metadata.get("correlation_id"),
@@ -263,7 +263,7 @@ def _document(definition: Mapping[str, Any], digest: str) -> bytes:
     return quick if hashlib.sha256(quick).hexdigest() == digest else compact(definition).encode()
 
 
-def _opening_contradictions(said: Mapping[str, Any], opening: Opening, dialect: str | None) -> Iterator[str]:
+def _opening_contradictions(said: Mapping[str, Any], opening: OpeningLine, dialect: str | None) -> Iterator[str]:
     """Check fields that are determined by other fields of the same line."""
     metadata = said["metadata"]
     implied = {

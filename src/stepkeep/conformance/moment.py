@@ -16,8 +16,8 @@ from stepkeep.conformance.history import RunHistory
 from stepkeep.conformance.line import Line, read_line
 from stepkeep.conformance.machines import Machines
 from stepkeep.conformance.report import MOST_FINDINGS, Code, Finding, Findings
-from stepkeep.conformance.steps import Step
-from stepkeep.conformance.verify import Journal, pinned
+from stepkeep.conformance.steps import FollowedStep
+from stepkeep.conformance.verify import JudgedJournal, pinned
 
 RUN = -1
 """The number of a line that is about the run itself."""
@@ -72,7 +72,7 @@ class _Follower:
     def __init__(self, machines: Machines) -> None:
         self._machines = {name: (frozenset(arrows), frozenset(ends)) for name, (arrows, ends) in machines.items()}
         self._findings = Findings(MOST_FINDINGS)
-        self._journal: Journal | None = None
+        self._journal: JudgedJournal | None = None
         self._since: dict[int, int] = {}
         self._hops: dict[int, Line] = {}
         self._holders: dict[int, str] = {}
@@ -89,10 +89,10 @@ class _Follower:
         for code, message in reading.problems:
             say(code, message)
         if reading.opening is not None:
-            self._journal = Journal(reading.opening, self._machines, pinned(reading.opening, say))
+            self._journal = JudgedJournal(reading.opening, self._machines, pinned(reading.opening, say))
         elif (line := reading.line) is not None:
             if self._journal is None:
-                self._journal = Journal(line, self._machines)
+                self._journal = JudgedJournal(line, self._machines)
             self._journal.take(line, say)
             self._note(line)
 
@@ -129,7 +129,7 @@ class _Follower:
             findings=tuple(self._findings.kept),
         )
 
-    def _step(self, step: Step, hop: Line) -> PastStep:
+    def _step(self, step: FollowedStep, hop: Line) -> PastStep:
         return PastStep(
             no=step.no,
             name=step.name,

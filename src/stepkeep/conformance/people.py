@@ -116,7 +116,7 @@ def _fitting(kind: Any, told: Mapping[str, Any]) -> dict[str, Any]:
     return {name: tuple(value) if isinstance(value, list) else value for name, value in known.items()}
 
 
-class Act(NamedTuple):
+class PersonAct(NamedTuple):
     """A hop of a step with its cause: what people are judged by. `seq` is its journal entry."""
 
     step: str
@@ -145,10 +145,10 @@ class Act(NamedTuple):
         return f"{self.actor} on {self.step} (entry {self.seq})"
 
 
-class OpenGate:
+class OpenedGate:
     """A gate that has opened: its terms, and the decisions that have counted."""
 
-    def __init__(self, rule: GateRule, act: Act, kept: int | None) -> None:
+    def __init__(self, rule: GateRule, act: PersonAct, kept: int | None) -> None:
         self.rule, self.at = rule, act.at
         self.level = 0
         self.due_at = None if rule.deadline is None else act.at + rule.deadline
@@ -161,13 +161,13 @@ class OpenGate:
         self.acts: list[frozenset[str]] = []
 
     @property
-    def asked(self) -> tuple[LevelRule, ...]:
+    def open_levels(self) -> tuple[LevelRule, ...]:
         """The levels that were asked so far."""
         return self.rule.levels[: self.level + 1]
 
     @property
     def is_for_anyone(self) -> bool:
-        return any(not (one.roles or one.groups or one.approvers) for one in self.asked)
+        return any(not (one.roles or one.groups or one.approvers) for one in self.open_levels)
 
     def needed(self, approves: bool) -> int:
         return self.rule.quorum if approves else self.rule.reject_on
@@ -175,11 +175,11 @@ class OpenGate:
     def escalate(self, at: int) -> None:
         if self.level < len(self.rule.escalate):
             self.level += 1
-            deadline = self.asked[-1].deadline
+            deadline = self.open_levels[-1].deadline
             self.due_at = None if deadline is None else at + deadline
 
 
-class Standing:
+class PersonRecord:
     """What is on record of persons beside the journal of a run: of nobody anything. A pack has more."""
 
     def holds(self, person: str, kind: str, name: str, at: int) -> bool:
@@ -189,7 +189,7 @@ class Standing:
         return False
 
 
-class People:
+class RunPeople:
     """The people of one run: who asked for it, and who decided, completed or executed which step."""
 
     def __init__(
@@ -197,10 +197,10 @@ class People:
         duties: Iterable[DutyRule],
         gates: Mapping[str, GateRule],
         state_of: Callable[[str], str],
-        standing: Standing | None = None,
+        standing: PersonRecord | None = None,
     ) -> None:
         """`gates` are those of the definition by their step, and `state_of` gives the state of a step by its name."""
-        self._duties, self._state_of, self._standing = tuple(duties), state_of, standing or Standing()
+        self._duties, self._state_of, self._standing = tuple(duties), state_of, standing or PersonRecord()
         self._excluding: dict[str, list[str]] = {}
         for gate, rule in gates.items():
             for word in rule.excluded:
@@ -209,7 +209,7 @@ class People:
         self.requesters: frozenset[str] = NOBODY
         self.rules: Any = 1
         """The rules that its creation names: the first ones see nothing below a step and count names alone."""
-        self.open: dict[str, OpenGate] = {}
+        self.open: dict[str, OpenedGate] = {}
         self.unowned: set[str] = set()
         """Steps that a worker claimed whose owner the journal does not name: it has none, or the journal is older."""
         self._decided: dict[str, Counter[frozenset[str]]] = {}
@@ -242,7 +242,7 @@ class People:
         """The step by which the definition names this one: the owner of an element, a call or an added step."""
         return step.rpartition("[")[0] if self.rules != 1 and step.endswith("]") else step
 
-    def _decide(self, act: Act, names: frozenset[str]) -> None:
+    def _decide(self, act: PersonAct, names: frozenset[str]) -> None:
         self._decided.setdefault(self._within(act.step), Counter())[names] += 1
         if (gate := self.open.get(act.step)) is not None:
             gate.acts.append(names)
@@ -251,7 +251,7 @@ class People:
         return NOBODY.union(*self._decided.get(step, ()))
 
     # -- one hop -------------------------------------------------------------------------------------------------------
-    def hop(self, act: Act, terms: GateRule | None, kept: int | None = None) -> Iterator[Problem]:
+    def hop(self, act: PersonAct, terms: GateRule | None, kept: int | None = None) -> Iterator[Problem]:
         """Every reason why a decision or completion cannot have counted like this; then record it. `terms` are those of
         the gate that the step has, and `kept` the deadline that a migrated gate had before."""
         if act.source != act.target:
@@ -259,7 +259,7 @@ class People:
         gate = self.open.get(act.step)
         if act.trigger in OPENS:
             if terms is not None:
-                self.open[act.step] = OpenGate(terms, act, kept)
+                self.open[act.step] = OpenedGate(terms, act, kept)
         elif act.trigger == "escalated":
             if gate is not None:
                 yield from self._requested(act, gate) if act.event == ASKED else ()
@@ -288,7 +288,7 @@ class People:
                 gate.ballots.append((act.names, approves))
             self._decide(act, act.names)
 
-    def _counted(self, act: Act, gate: OpenGate, approves: bool) -> Iterator[Problem]:
+    def _counted(self, act: PersonAct, gate: OpenedGate, approves: bool) -> Iterator[Problem]:
         needed, settles = gate.needed(approves), act.trigger != "decision_recorded"
         count = 1 + sum(one is approves for _, one in gate.ballots)
         if settles is not (count >= needed) or (settles and (act.trigger in APPROVES) is not approves):
@@ -298,14 +298,14 @@ class People:
         if act.detail.get("service") is True or self._standing.is_service(act.actor):
             yield from self._service(act, gate, needed)
 
-    def _requested(self, act: Act, gate: OpenGate) -> Iterator[Problem]:
+    def _requested(self, act: PersonAct, gate: OpenedGate) -> Iterator[Problem]:
         """A person who may decide a gate, and has not, may ask for changes or for the next level."""
         yield from self._admitted(act, gate)
         yield from self._separated(act, act.subject, settles=False)
         if act.detail.get("service") is True and act.detail.get("by_right_of") != [f"approver:{act.actor}"]:
             yield "decider_not_allowed", f"a service decides a gate that does not name it: {act.said}"
 
-    def _admitted(self, act: Act, gate: OpenGate) -> Iterator[Problem]:
+    def _admitted(self, act: PersonAct, gate: OpenedGate) -> Iterator[Problem]:
         """These people are in time, have not decided, have a right, and are not ruled out by the gate."""
         if gate.due_at is not None and act.at >= gate.due_at:
             yield "decision_late", f"it came at {act.at}, after the deadline of the gate at {gate.due_at}: {act.said}"
@@ -317,16 +317,16 @@ class People:
             if self._may_be_any(of) or same_names(act.names, self._excluded(word, duty, of)):
                 yield "duty_broken", f"`not: {word}` rules out {act.said}"
 
-    def _right(self, act: Act, gate: OpenGate) -> Iterator[Problem]:
+    def _right(self, act: PersonAct, gate: OpenedGate) -> Iterator[Problem]:
         """The person is an approver, or held a role or group that the gate asks for, when it had to be held."""
         if act.detail.get("level", 0) != gate.level:
             yield "decider_not_allowed", f"the gate is at level {gate.level}, not at that of {act.said}"
         if gate.is_for_anyone:
             return
         rights = act.detail.get("by_right_of")
-        allowed = {f"role:{role}" for one in gate.asked for role in one.roles}
-        allowed |= {f"group:{group}" for one in gate.asked for group in one.groups}
-        allowed |= {f"approver:{name}" for one in gate.asked for name in one.approvers if name in act.names}
+        allowed = {f"role:{role}" for one in gate.open_levels for role in one.roles}
+        allowed |= {f"group:{group}" for one in gate.open_levels for group in one.groups}
+        allowed |= {f"approver:{name}" for one in gate.open_levels for name in one.approvers if name in act.names}
         allowed |= {f"approver:{name}" for name in gate.named & act.names}
         if not isinstance(rights, list) or not rights or not allowed.issuperset(map(str, rights)):
             yield "decider_not_allowed", f"the gate does not name the right of {act.said}: one of {sorted(allowed)}"
@@ -348,7 +348,7 @@ class People:
     def _may_be_any(self, step: str) -> bool:
         return step in self._many
 
-    def _service(self, act: Act, gate: OpenGate, needed: int) -> Iterator[Problem]:
+    def _service(self, act: PersonAct, gate: OpenedGate, needed: int) -> Iterator[Problem]:
         """A service is no person: it decides in its own name, where the gate names it and one decision is enough."""
         within = self._within(act.step)
         eyes = any(rule.kind == "four_eyes" and within in rule.gates for rule in self._duties)
@@ -356,7 +356,7 @@ class People:
         if needed > 1 or eyes or not named or "for" in act.detail:
             yield "decider_not_allowed", f"a service counts as no person: {act.said}"
 
-    def _reassigned(self, act: Act, gate: OpenGate | None) -> Iterator[Problem]:
+    def _reassigned(self, act: PersonAct, gate: OpenedGate | None) -> Iterator[Problem]:
         """An operator who did not ask for the run opens a gate to other people, or fails it."""
         to = frozenset(map(str, act.detail.get("to") or ()))
         if gate is not None and gate.is_for_anyone:
@@ -369,7 +369,7 @@ class People:
             self._decide(act, act.names)
 
     # -- duties --------------------------------------------------------------------------------------------------------
-    def _separated(self, act: Act, person: str, *, settles: bool) -> Iterator[Problem]:
+    def _separated(self, act: PersonAct, person: str, *, settles: bool) -> Iterator[Problem]:
         """The duties of the whole run. `person` is the one whose roles count."""
         within, names = self._within(act.step), act.names
         for rule in self._duties:
@@ -406,7 +406,7 @@ class People:
         both = [*acts, names]
         return bool(acts) and all(same_names(one, other) for one in both for other in both)
 
-    def _claimed(self, act: Act, owner: Any) -> Iterator[Problem]:
+    def _claimed(self, act: PersonAct, owner: Any) -> Iterator[Problem]:
         """A worker claims a step: its owner executes it. A worker without one is no person, and an older log names
         none."""
         within = self._within(act.step)
@@ -424,7 +424,7 @@ class People:
                 yield "duty_broken", f"{owner} decided {gate} and executes {act.step}, against its `not`"
         self._executed[within] = self._executed.get(within, NOBODY) | names
 
-    def violated(self, act: Act, terms: GateRule | None) -> Iterator[Problem]:
+    def violated(self, act: PersonAct, terms: GateRule | None) -> Iterator[Problem]:
         """Every reason why this violation of a duty cannot be on record like this; then remember it."""
         rule, within = str(act.detail.get("rule")), self._within(act.step)
         kinds = {one.kind for one in self._duties if within in (*one.gates, *one.steps, one.step)}

@@ -17,12 +17,12 @@ from msgspec.structs import replace
 from stepkeep.conformance.adoption import ADOPTING, Adoption
 from stepkeep.conformance.contract import Contract, PlannedRule, WaitRule, is_element_name
 from stepkeep.conformance.details import check_detail
-from stepkeep.conformance.enabled import JOURNAL_FORMAT, Hop, check_enabled, wrong_field
+from stepkeep.conformance.enabled import JOURNAL_FORMAT, GuardedHop, check_enabled, wrong_field
 from stepkeep.conformance.growth import Additions, Elements, Flows, rule_of
 from stepkeep.conformance.limits import KeyGrants
 from stepkeep.conformance.line import Line
 from stepkeep.conformance.machines import Say
-from stepkeep.conformance.people import Act, People
+from stepkeep.conformance.people import PersonAct, RunPeople
 from stepkeep.conformance.policies import check_pin, gate_rule, permit_of, terms_of, verdict_in
 from stepkeep.conformance.report import Code, quoted
 from stepkeep.conformance.schema import is_persons
@@ -32,8 +32,8 @@ from stepkeep.conformance.steps import (
     LOST,
     NOT_RUN,
     RECORDED,
-    Resources,
-    Step,
+    FollowedStep,
+    HeldResources,
     check_checkpoint,
     ends_attempt,
 )
@@ -129,7 +129,7 @@ HARD_ENDS = frozenset({"rejected", "rejected_tolerated", "deadline_passed", "dea
 class Reenactment:
     """One run and what its definition makes necessary next."""
 
-    def __init__(self, contract: Contract, steps: Mapping[int, Step]) -> None:
+    def __init__(self, contract: Contract, steps: Mapping[int, FollowedStep]) -> None:
         self.contract, self.steps = contract.for_run(), steps
         self.unmet = {no: place.needs for no, place in contract.places.items() if place.phase == "main"}
         self.to_open: dict[int, int | None] = {}
@@ -158,11 +158,11 @@ class Reenactment:
         self.message_ids: dict[str, tuple[int, int]] = {}
         self.asked: Mapping[str, Any] = {}
         gates = {place.name: place.gate for place in self.contract.places.values() if place.gate is not None}
-        self.people = People(contract.document.duties, gates, self._state_of)
+        self.people = RunPeople(contract.document.duties, gates, self._state_of)
         self.format = JOURNAL_FORMAT
         self.elements = Elements(contract)
         self.flows = Flows(self.contract)
-        self.resources, self.places = Resources(), KeyGrants()
+        self.resources, self.places = HeldResources(), KeyGrants()
         self.additions = Additions(self.contract)
         self.verdicts: Mapping[str, Any] = {}
         self.held: set[str] = set()
@@ -313,7 +313,7 @@ class Reenactment:
                 self.denied.add(name)
 
     # -- steps -------------------------------------------------------------------------------------------------------
-    def step_hop(self, step: Step, line: Line, run_state: str, say: Say) -> None:
+    def step_hop(self, step: FollowedStep, line: Line, run_state: str, say: Say) -> None:
         """Check a hop of a step before it is recorded."""
         place = self.rule_of(line.no)
         if place is None or place.name != line.step:
@@ -339,7 +339,9 @@ class Reenactment:
         if line.trigger == "held":
             step.terms, step.permit = gate_rule(terms_of(verdict)), None if verdict is None else permit_of(verdict)
         kept = self.adoption.deadlines.get(place.name)
-        hop = Hop(line, step, place, self.contract, self.asked, verdict, run_state == "stopping", kept, self.format)
+        hop = GuardedHop(
+            line, step, place, self.contract, self.asked, verdict, run_state == "stopping", kept, self.format
+        )
         for problem in check_enabled(hop):
             flag(*problem)
         if line.trigger == "planned":
@@ -371,16 +373,18 @@ class Reenactment:
             flag(*problem)
         self._remember(step, place, line, run_state)
 
-    def _people(self, step: Step, place: PlannedRule, line: Line, flag: Say) -> None:
+    def _people(self, step: FollowedStep, place: PlannedRule, line: Line, flag: Say) -> None:
         kept = self.adoption.deadlines.get(place.name) if line.seq == 1 else None
         for rule, said in self.people.hop(self._act(place, line), step.terms or place.gate, kept):
             flag(Code.TIMER if rule == "decision_late" else Code.PEOPLE, said)
         step.open_gate = self.people.open.get(place.name)
 
-    def _act(self, place: PlannedRule, line: Line) -> Act:
+    def _act(self, place: PlannedRule, line: Line) -> PersonAct:
         states = line.source or "", line.target
         is_main = place.phase == "main"
-        return Act(place.name, line.trigger, *states, line.event, line.actor, self.asked, line.seq, line.at, is_main)
+        return PersonAct(
+            place.name, line.trigger, *states, line.event, line.actor, self.asked, line.seq, line.at, is_main
+        )
 
     def _carry(self, name: str, persons: object) -> None:
         if is_persons(persons):
@@ -462,7 +466,7 @@ class Reenactment:
         if line.of != expected:
             flag(Code.DEPENDENCY, wrong_field("of", line.of, expected, "that is the step that leads to it"))
 
-    def _consume(self, step: Step, place: PlannedRule, line: Line, flag: Say) -> None:
+    def _consume(self, step: FollowedStep, place: PlannedRule, line: Line, flag: Say) -> None:
         wait = place.rule.wait if place.rule else None
         name = wait.event if wait is not None else step.waits_for
         told = self.asked.get("name", name) if line.event == "message_arrived" else name
@@ -487,7 +491,9 @@ class Reenactment:
         if place.is_held and line.source == "running" and goes_on and not is_final:
             flag(Code.POLICY, "it fails, but the definition says that it holds when no attempt is left")
 
-    def _is_cancelled_by_owner(self, place: PlannedRule, step: Step, line: Line, run_state: str, flag: Say) -> bool:
+    def _is_cancelled_by_owner(
+        self, place: PlannedRule, step: FollowedStep, line: Line, run_state: str, flag: Say
+    ) -> bool:
         """Whether an element is cancelled because its owner stops, and not its run."""
         if place.owner is None or place.phase != "main" or run_state in ("stopping", "compensating"):
             return False
@@ -510,7 +516,7 @@ class Reenactment:
             self.to_open.pop(place.no, None)
         return bool(found)
 
-    def _cancel(self, place: PlannedRule, step: Step, line: Line, run_state: str, flag: Say) -> None:
+    def _cancel(self, place: PlannedRule, step: FollowedStep, line: Line, run_state: str, flag: Say) -> None:
         if self._is_cancelled_by_owner(place, step, line, run_state, flag):
             return
         # A stop cancels nothing that is in flight; the end of a child may come in the same entry.
@@ -537,7 +543,7 @@ class Reenactment:
             found, expected = f"{line.event} by {line.actor}", f"{cause[1]} by {cause[2]}"
             flag(Code.CAUSE, wrong_field("event and actor", found, expected, "that cancels its steps"))
 
-    def _lost(self, step: Step, line: Line) -> bool:
+    def _lost(self, step: FollowedStep, line: Line) -> bool:
         return not step.is_timer_known or (step.due_at is not None and line.at > step.due_at)
 
     def _ends_at_once(self, line: Line) -> bool:
@@ -552,7 +558,7 @@ class Reenactment:
         return (self.stopped_at or 0) + self.contract.document.grace
 
     # -- what a hop makes necessary ----------------------------------------------------------------------------------
-    def _remember(self, step: Step, place: PlannedRule, line: Line, run_state: str) -> None:
+    def _remember(self, step: FollowedStep, place: PlannedRule, line: Line, run_state: str) -> None:
         if step.losses is not None:
             step.losses += line.trigger == "lease_lost"
         if ends_attempt(line.trigger, line.target) and step.began_at == 0 and step.is_claim_known:
@@ -595,7 +601,7 @@ class Reenactment:
         elif line.target == "failed" and run_state == "validating":
             self.must_stop = place.no
 
-    def _completed_in_vain(self, step: Step, line: Line) -> None:
+    def _completed_in_vain(self, step: FollowedStep, line: Line) -> None:
         """The handler completed, and the step does not succeed: its effect happened. The state that a step left is
         certain where its line has the digest of an output, or where no hop was hidden."""
         if line.trigger in RULED_OUT or line.digest is not None or step.is_unsure is not None:
@@ -613,7 +619,7 @@ class Reenactment:
         if self.hooks:
             self.to_open[self.hooks[0]] = place.no
 
-    def _main_ended(self, place: PlannedRule, step: Step, line: Line, run_state: str) -> None:
+    def _main_ended(self, place: PlannedRule, step: FollowedStep, line: Line, run_state: str) -> None:
         if place.owner is not None:
             self.flows.ended(place, self.steps)
             self.elements.ended(place, line)
@@ -634,7 +640,7 @@ class Reenactment:
             self._blame(line.category, line.error)
         self._tell_dependents(place, step, line.target, line.at)
 
-    def _tell_dependents(self, place: PlannedRule, step: Step, ended: str, at: int) -> None:
+    def _tell_dependents(self, place: PlannedRule, step: FollowedStep, ended: str, at: int) -> None:
         for no, allow in place.dependents:
             if self._state(no) != "pending" or no in self.to_skip or no in self.to_open:
                 continue
@@ -801,7 +807,7 @@ class Reenactment:
         """The hooks that must run, in their order."""
         if self.policy != "compensate" and not self.contract.document.compensate_always:
             return []
-        undone: list[Step] = []
+        undone: list[FollowedStep] = []
         for no, step in sorted(self.steps.items()):
             place = self.contract.places.get(no)
             rule = None if place is None or place.phase != "main" else place.rule
@@ -870,7 +876,7 @@ def _ends_pause(line: Line) -> bool:
     return line.trigger == "planned" and line.event == "time_came" and is_element_name(line.step)
 
 
-def _is_hard(step: Step, line: Line, steps: Mapping[int, Step], contract: Contract) -> bool:
+def _is_hard(step: FollowedStep, line: Line, steps: Mapping[int, FollowedStep], contract: Contract) -> bool:
     """Whether this end satisfies no dependency: a rejected or expired gate, and what is skipped because of one."""
     if line.trigger == "dependency_unmet":
         reason = steps.get(contract.numbers.get(line.of or "", -1))

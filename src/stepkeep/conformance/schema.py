@@ -76,7 +76,7 @@ def category(value: Any) -> bool:
     return isinstance(value, str) and value in CATEGORIES
 
 
-class Shape(NamedTuple):
+class FieldShape(NamedTuple):
     """The required and optional metadata of one event type."""
 
     required: Mapping[str, Predicate]
@@ -91,7 +91,7 @@ class Shape(NamedTuple):
         return known[1]
 
 
-_KNOWN: dict[int, tuple[Shape, Mapping[str, Predicate]]] = {}
+_KNOWN: dict[int, tuple[FieldShape, Mapping[str, Predicate]]] = {}
 """Merged predicates of each shape, so that a line needs one lookup per field."""
 
 LINE: dict[str, Predicate] = {
@@ -127,16 +127,20 @@ _ATTEMPT: dict[str, Predicate] = {
     "digest": digest,
 }
 
-SHAPES: Mapping[str, tuple[str, str, Shape]] = {
-    "run_state_transition": ("run", "run", Shape(OWNERS["run"] | _JOURNAL | _MOVE, _MAY | _WHY)),
-    "step_state_transition": ("run", "step", Shape(OWNERS["run"] | _JOURNAL | _MOVE | _STEP, _MAY | _WHY | _ATTEMPT)),
-    "worker_state_transition": ("worker", "worker", Shape(OWNERS["worker"] | _JOURNAL | _MOVE, _MAY)),
-    "run_note": ("run", "note", Shape(OWNERS["run"] | _JOURNAL | _MOVE, _MAY)),
+SHAPES: Mapping[str, tuple[str, str, FieldShape]] = {
+    "run_state_transition": ("run", "run", FieldShape(OWNERS["run"] | _JOURNAL | _MOVE, _MAY | _WHY)),
+    "step_state_transition": (
+        "run",
+        "step",
+        FieldShape(OWNERS["run"] | _JOURNAL | _MOVE | _STEP, _MAY | _WHY | _ATTEMPT),
+    ),
+    "worker_state_transition": ("worker", "worker", FieldShape(OWNERS["worker"] | _JOURNAL | _MOVE, _MAY)),
+    "run_note": ("run", "note", FieldShape(OWNERS["run"] | _JOURNAL | _MOVE, _MAY)),
 }
 """Each event type with its kind of journal, the entity it is about, and its metadata."""
 
 HEAD = "journal_head"
-HEADS: Mapping[str, Shape] = {kind: Shape(owner | _JOURNAL | _HEAD, {}) for kind, owner in OWNERS.items()}
+HEADS: Mapping[str, FieldShape] = {kind: FieldShape(owner | _JOURNAL | _HEAD, {}) for kind, owner in OWNERS.items()}
 
 OPENING = "journal_definition"
 FORMATS = ("stepkeep-log/2",)
@@ -159,7 +163,7 @@ def zero(value: Any) -> bool:
     return type(value) is int and value == 0
 
 
-WHOLE_OPENING = Shape(LINE | {"from_state": nothing, "to_state": nothing}, {})
+WHOLE_OPENING = FieldShape(LINE | {"from_state": nothing, "to_state": nothing}, {})
 _DEFINITION: dict[str, Predicate] = {
     "tenant": text,
     "run_id": text,
@@ -169,8 +173,8 @@ _DEFINITION: dict[str, Predicate] = {
     "digest": digest,
     "definition": an_object,
 }
-OPENING_LINE = Shape(_DEFINITION | {"correlation_id": text}, {})
-DIALECT_OPENING = Shape(
+OPENING_LINE = FieldShape(_DEFINITION | {"correlation_id": text}, {})
+DIALECT_OPENING = FieldShape(
     _DEFINITION | {"dialect": text, "line": zero, "hash": digest},
     {"correlation_id": text, "live": yes},
 )
@@ -178,7 +182,7 @@ DIALECT_OPENING = Shape(
 
 
 # -- checks against a shape ------------------------------------------------------------------------------------------
-def misfits(found: dict[str, Any], shape: Shape, path: str) -> Iterator[str]:
+def misfits(found: dict[str, Any], shape: FieldShape, path: str) -> Iterator[str]:
     """The problems of an object: missing, unknown or malformed fields."""
     if _fits(found, shape):
         return
@@ -195,7 +199,7 @@ def misfits(found: dict[str, Any], shape: Shape, path: str) -> Iterator[str]:
             yield f"{path}{quoted(name)[1:-1]} is not a field of this event type"
 
 
-def _fits(found: dict[str, Any], shape: Shape) -> bool:
+def _fits(found: dict[str, Any], shape: FieldShape) -> bool:
     """Whether the object has no problem. Nearly always true, and cheaper than listing problems."""
     if not shape.required.keys() <= found.keys():
         return False
@@ -231,7 +235,7 @@ def _pair(value: Any) -> bool:
 
 
 _names = _listed(text)
-SHAPE = Shape(
+SHAPE = FieldShape(
     {},
     {
         "executed": _names,

@@ -12,7 +12,7 @@ from typing import Any
 from stepkeep.conformance.contract import PlannedRule
 from stepkeep.conformance.line import Line
 from stepkeep.conformance.machines import Say
-from stepkeep.conformance.people import ASKED, GateRule, OpenGate
+from stepkeep.conformance.people import ASKED, GateRule, OpenedGate
 from stepkeep.conformance.report import Code, quoted
 from stepkeep.conformance.schema import text
 
@@ -48,7 +48,7 @@ NOT_RUN = "NOT_RUN: "
 left what it did, or a rule failed before the handler."""
 
 
-class Step:
+class FollowedStep:
     """What the log has shown of one step."""
 
     def __init__(self, no: int, name: str, phase: str) -> None:
@@ -90,7 +90,7 @@ class Step:
         self.error: str | None = None
         self.last_error: str | None = None
         self.is_unsure: bool | None = False
-        self.open_gate: OpenGate | None = None
+        self.open_gate: OpenedGate | None = None
         self.checkpoints: set[str] = set()  # what its handler has recorded while it ran
         self.terms: GateRule | None = None
         self.permit: str | None = None
@@ -108,7 +108,7 @@ class Step:
         self.is_claim_known, self.holder = False, None
 
 
-def check_step(step: Step, line: Line, partial: bool, say: Say) -> None:
+def check_step(step: FollowedStep, line: Line, partial: bool, say: Say) -> None:
     """Check one hop, then record it."""
     step.is_adopted |= line.trigger.startswith("adopted")
     if partial:
@@ -123,7 +123,7 @@ def check_step(step: Step, line: Line, partial: bool, say: Say) -> None:
     _remember(step, line)
 
 
-def _check_fence(step: Step, line: Line, say: Say) -> None:
+def _check_fence(step: FollowedStep, line: Line, say: Say) -> None:
     fence = line.fence or 0
     if line.trigger == "claimed":
         if fence != step.fence + 1:
@@ -135,7 +135,7 @@ def _check_fence(step: Step, line: Line, say: Say) -> None:
         say(Code.FENCE, f"{step.title} moves under fence {fence}, but its last claim has {step.fence}")
 
 
-def _check_lease(step: Step, line: Line, say: Say) -> None:
+def _check_lease(step: FollowedStep, line: Line, say: Say) -> None:
     if line.trigger == "claimed":
         if step.leased:
             say(Code.OUTCOME, f"{step.title} is claimed while another claim holds it")
@@ -154,7 +154,7 @@ def _check_lease(step: Step, line: Line, say: Say) -> None:
         say(Code.OUTCOME, f"{step.title}: metadata.duration_seconds is not the time since its claim")
 
 
-def _check_attempt(step: Step, line: Line, say: Say) -> None:
+def _check_attempt(step: FollowedStep, line: Line, say: Say) -> None:
     attempt = step.attempt if line.fence else None
     if step.is_attempt_open and line.attempt is not None and line.attempt + 1 == attempt:
         return
@@ -167,13 +167,13 @@ def ends_attempt(trigger: str, target: str) -> bool:
     return target == "retrying" or trigger == "held_exhausted"
 
 
-def is_no_attempt(step: Step, trigger: str, event: str) -> bool | None:
+def is_no_attempt(step: FollowedStep, trigger: str, event: str) -> bool | None:
     """Whether a hop is a lost lease that uses up no attempt; None if no definition tells it."""
     is_loss = trigger == "lease_lost" or (trigger == "held_exhausted" and event == "time_came")
     return is_loss and (None if step.counts_losses is None else not step.counts_losses)
 
 
-def _remember(step: Step, line: Line) -> None:
+def _remember(step: FollowedStep, line: Line) -> None:
     if line.trigger == "claimed":
         step.leased, step.claimed_at, step.is_claim_known = True, line.at, True
     elif line.trigger != "completed":
@@ -221,7 +221,7 @@ def _is_number(value: Any) -> bool:
     return type(value) is int and value > 0
 
 
-class Resources:
+class HeldResources:
     """What the steps of one run hold."""
 
     def __init__(self) -> None:
@@ -261,7 +261,7 @@ MOST_CHECKPOINTS = 100
 """How many one step may have."""
 
 
-def check_checkpoint(steps: Mapping[int, Step], line: Line, asked: Mapping[str, Any]) -> Iterator[Problem]:
+def check_checkpoint(steps: Mapping[int, FollowedStep], line: Line, asked: Mapping[str, Any]) -> Iterator[Problem]:
     """Every reason why this checkpoint cannot be on record like this; then remember it."""
     step, name, fence = steps.get(asked.get("no", -1)), str(asked.get("checkpoint")), asked.get("fence")
     if step is None or step.name != asked.get("step"):

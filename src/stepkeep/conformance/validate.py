@@ -34,7 +34,7 @@ DIALECTS = ("ioa", "run", "linear", "action", "workstream")
 LINES_READ_AHEAD = 100
 
 
-class Kind(NamedTuple):
+class LogKind(NamedTuple):
     """What a log was recognised as: canonical, sealed (in a dialect's words) or plain."""
 
     form: str
@@ -56,7 +56,7 @@ def shipped(dialect: str) -> Judged:
 
 def validate(
     lines: Iterable[bytes], dialect: str | None = None, judged: Callable[[str], Judged] = shipped
-) -> tuple[Kind, Report]:
+) -> tuple[LogKind, Report]:
     """The verdict on a log and how it was read. `dialect` is whose words it must be in; by its content if not given.
 
     `judged` finds the machines of a dialect by its name.
@@ -69,16 +69,16 @@ def validate(
         kind = _recognised(raw)
         if kind is not None or len(first) >= LINES_READ_AHEAD:
             break
-    kind = kind or Kind("canonical" if dialect is None else "sealed", "")
+    kind = kind or LogKind("canonical" if dialect is None else "sealed", "")
     whole: Iterator[bytes] = chain(first, rest)
     if dialect is not None:
-        kind = Kind("plain" if kind.form == "plain" and dialect == PLAIN else "sealed", dialect)
+        kind = LogKind("plain" if kind.form == "plain" and dialect == PLAIN else "sealed", dialect)
     if kind.form == "canonical":
         return kind, verify_lines(whole, REFERENCE)
     return kind, replay_lines(whole, judged(kind.dialect), sealed=kind.form == "sealed")
 
 
-def beside(report: Report, kind: Kind, file: Path, journal: Path) -> Report:
+def beside(report: Report, kind: LogKind, file: Path, journal: Path) -> Report:
     """The verdict on the log of one run in a dialect's words beside its canonical log, which is verified first."""
     with open_log(journal) as log:
         canonical = [bytes(raw) for raw in Unpacked(log)]
@@ -90,7 +90,7 @@ def beside(report: Report, kind: Kind, file: Path, journal: Path) -> Report:
     return msgspec.structs.replace(report, findings=differences_from(shipped(kind.dialect), told, canonical))
 
 
-def _recognised(raw: bytes) -> Kind | None:
+def _recognised(raw: bytes) -> LogKind | None:
     try:
         metadata = json.loads(raw)["metadata"]
     except (ValueError, RecursionError, LookupError, TypeError):
@@ -98,10 +98,10 @@ def _recognised(raw: bytes) -> Kind | None:
     if not isinstance(metadata, dict):
         return None
     if isinstance(metadata.get("dialect"), str) and "written_in" in metadata:
-        return Kind("sealed", metadata["dialect"])
+        return LogKind("sealed", metadata["dialect"])
     if "seq" in metadata or "definition" in metadata:
-        return Kind("canonical", "")
-    return Kind("plain", PLAIN)
+        return LogKind("canonical", "")
+    return LogKind("plain", PLAIN)
 
 
 def main(arguments: list[str] | None = None) -> int:

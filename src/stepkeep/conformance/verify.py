@@ -17,43 +17,26 @@ from msgspec import Raw
 from stepkeep.conformance.contract import Contract, read_contract
 from stepkeep.conformance.digests import Digests
 from stepkeep.conformance.encoding import GENESIS, LONGEST_LINE, CauseText, EntryText, HopText, has_entry_hash
-from stepkeep.conformance.history import History, RunHistory
-from stepkeep.conformance.line import Line, Opening, Problem, read_line
+from stepkeep.conformance.history import EntityHistory, RunHistory
+from stepkeep.conformance.line import Line, OpeningLine, read_line
 from stepkeep.conformance.machines import Machines, Say
 from stepkeep.conformance.report import MOST_FINDINGS, Code, Findings, Report, quoted
 
 
 class Followed(Protocol):
-    """A journal that is followed line by line, canonical or in a dialect's words."""
+    """A journal that is followed line by line, canonical or in a dialect's words. `goes_on`: it needs no closing line
+    yet."""
 
     last_line: int
 
     @property
-    def goes_on(self) -> bool:
-        """Whether it needs no closing line yet."""
-        ...
+    def goes_on(self) -> bool: ...
 
-    def open(self, opening: Opening, say: Say, *, first: bool) -> None: ...
+    def open(self, opening: OpeningLine, say: Say, *, first: bool) -> None: ...
 
     def damage(self) -> None: ...
 
     def take(self, line: Any, say: Say) -> bool: ...
-
-
-class Read(Protocol):
-    """What reading one line gives: its value or its problems, and the entity it seems to belong to."""
-
-    @property
-    def line(self) -> Any: ...
-
-    @property
-    def problems(self) -> tuple[Problem, ...]: ...
-
-    @property
-    def owner(self) -> Owner | None: ...
-
-    @property
-    def opening(self) -> Opening | None: ...
 
 
 J = TypeVar("J", bound=Followed)
@@ -61,14 +44,14 @@ J = TypeVar("J", bound=Followed)
 
 def follow_log(
     lines: Iterable[bytes | str],
-    read: Callable[[bytes | str], Read],
-    begin: Callable[[Owner, Read, Say], J | None],
+    read: Callable[[bytes | str], Any],
+    begin: Callable[[JournalOwner, Any, Say], J | None],
     findings: Findings,
-) -> tuple[dict[Owner, J], int, int]:
+) -> tuple[dict[JournalOwner, J], int, int]:
     """Follow each journal of a log up to its closing line. Returns the open ones, and how many journals and lines there
     were. `begin` makes the state of a journal from its first line, if it can."""
-    journals: dict[Owner, J] = {}
-    closed: set[Owner] = set()
+    journals: dict[JournalOwner, J] = {}
+    closed: set[JournalOwner] = set()
     number = 0
     for number, raw in enumerate(lines, 1):
         reading = read(raw)
@@ -114,21 +97,21 @@ def verify_lines(
     findings, undefined = Findings(most), 0
     plain = {name: (frozenset(arrows), frozenset(terminal)) for name, (arrows, terminal) in machines.items()}
 
-    def begin(owner: Owner, reading: Any, say: Say) -> Journal | None:
+    def begin(owner: JournalOwner, reading: Any, say: Say) -> JudgedJournal | None:
         nonlocal undefined
         if reading.opening is not None:
-            return Journal(reading.opening, plain, pinned(reading.opening, say))
+            return JudgedJournal(reading.opening, plain, pinned(reading.opening, say))
         if reading.line is None:
             return None
         undefined += owner[0] == "run" and contract is None
-        return Journal(reading.line, plain, contract)
+        return JudgedJournal(reading.line, plain, contract)
 
     _, runs, number = follow_log(lines, read_line, begin, findings)
     notes = (undefined_note(undefined),) if undefined else ()
     return findings.report(runs, number, notes)
 
 
-def pinned(opening: Opening, say: Say) -> Contract | None:
+def pinned(opening: OpeningLine, say: Say) -> Contract | None:
     """The definition on the first line of a run's log, if it can be read."""
     found = read_contract(opening.document)
     if isinstance(found, Contract):
@@ -157,7 +140,7 @@ def verify_log(log: BinaryIO, machines: Machines, *, most: int = MOST_FINDINGS) 
 
 
 # -- journal -------------------------------------------------------------------------------------------------------
-Owner = tuple[str, str]
+JournalOwner = tuple[str, str]
 """The kind of a journal, and the entity it belongs to."""
 Position = tuple[int, int]
 """(sequence of the entry, hop number in it)."""
@@ -165,7 +148,7 @@ Position = tuple[int, int]
 GAPS_REMEMBERED = 64
 
 
-class Entry:
+class GatheredEntry:
     """The lines of one entry, collected until its last line."""
 
     def __init__(self, first: Line) -> None:
@@ -175,14 +158,14 @@ class Entry:
         self.whole = first.place == 0
 
 
-class Journal:
+class JudgedJournal:
     """The state of one journal so far."""
 
-    def __init__(self, first: Line | Opening, machines: Machines, contract: Contract | None = None) -> None:
+    def __init__(self, first: Line | OpeningLine, machines: Machines, contract: Contract | None = None) -> None:
         self.kind, self.owner = first.journal, first.owner
-        self.opening = first if isinstance(first, Opening) else None
+        self.opening = first if isinstance(first, OpeningLine) else None
         is_run = self.kind == "run"
-        self.history = RunHistory(self.kind, machines, contract) if is_run else History(self.kind, machines)
+        self.history = RunHistory(self.kind, machines, contract) if is_run else EntityHistory(self.kind, machines)
         self.last_line = 0
         self._digests = Digests(self.opening)
         self._common = (first.tenant, first.correlation_id)
@@ -190,7 +173,7 @@ class Journal:
         self._astray: Position | None = None
         self._gaps: deque[tuple[Position, Position]] = deque(maxlen=GAPS_REMEMBERED)
         self._damaged = False
-        self._entry: Entry | None = None
+        self._entry: GatheredEntry | None = None
         self._head: bytes | None = GENESIS
         self._seq = 0
         self._at = 0
@@ -214,7 +197,7 @@ class Journal:
 
     goes_on = False
 
-    def open(self, opening: Opening, say: Say, *, first: bool) -> None:
+    def open(self, opening: OpeningLine, say: Say, *, first: bool) -> None:
         if not first:
             say(Code.ORDER, "the definition must be the first line of its journal")
 
@@ -249,7 +232,7 @@ class Journal:
     def _gather(self, line: Line, say: Say) -> None:
         entry = self._entry
         if entry is None:
-            entry = self._entry = Entry(line)
+            entry = self._entry = GatheredEntry(line)
             if line.at < self._at:
                 say(Code.TIME, f"time runs backwards: {self._at - line.at} µs before the entry that precedes it")
         if (line.at, line.places) != (entry.at, entry.places):
@@ -261,7 +244,7 @@ class Journal:
             self._gather_cause(entry, line, say)
             self._gather_hop(entry, line, say)
 
-    def _gather_cause(self, entry: Entry, line: Line, say: Say) -> None:
+    def _gather_cause(self, entry: GatheredEntry, line: Line, say: Say) -> None:
         cause = (line.by, line.event, line.actor)
         if cause == entry.cause and line.detail is None and line.about != "note":
             return
@@ -272,7 +255,7 @@ class Journal:
         entry.cause = cause
         causes.append(CauseText(line.event, line.actor, None if line.detail is None else Raw(line.detail)))
 
-    def _gather_hop(self, entry: Entry, line: Line, say: Say) -> None:
+    def _gather_hop(self, entry: GatheredEntry, line: Line, say: Say) -> None:
         if line.about == "note":
             return
         of = None if line.of is None else self.history.number_of(line.of)

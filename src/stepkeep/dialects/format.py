@@ -26,7 +26,7 @@ M = TypeVar("M", bound=BaseModel)
 Data = dict[str, Any]
 
 
-class Reading(NamedTuple, Generic[M]):
+class FormatReading(NamedTuple, Generic[M]):
     """A document on its way through the pipeline; `written` is None where its shape is wrong."""
 
     data: Data
@@ -47,9 +47,9 @@ class Format(Generic[M]):
     title: str
     is_a: str
     claims: Callable[[Data], bool]
-    problems: Callable[[Reading[M]], Iterable[Finding]]
-    build: Callable[[M, Reading[M]], Definition]
-    advice: Callable[[M, Definition, Reading[M]], Iterable[Finding]] = lambda *_: ()
+    problems: Callable[[FormatReading[M]], Iterable[Finding]]
+    build: Callable[[M, FormatReading[M]], Definition]
+    advice: Callable[[M, Definition, FormatReading[M]], Iterable[Finding]] = lambda *_: ()
     reword: Callable[[Finding], Finding] = lambda finding: finding
     amend: Callable[[Data], None] = lambda _: None
 
@@ -61,7 +61,7 @@ class Format(Generic[M]):
         if not isinstance(data, dict):
             return CheckReport(definition=None, problems=(source.problem((), self.is_a),))
         written, findings = self._shaped(data)
-        reading = Reading(data, written, handlers)
+        reading = FormatReading(data, written, handlers)
         findings += self.problems(reading)
         if written is None or findings:
             found = [finding._replace(path=as_written(finding.path, data)) for finding in findings]

@@ -42,7 +42,7 @@ class Extension(NamedTuple):
     when: tuple[str, ...] = ()
 
 
-class Forbidden(NamedTuple):
+class ForbiddenPair(NamedTuple):
     """A pair of states that the seed forbids; either side may be ANY."""
 
     source: str
@@ -72,7 +72,7 @@ class MachineView(msgspec.Struct, frozen=True, kw_only=True):
     terminal: frozenset[str]
     arrows: tuple[Arrow, ...]
     shows: Mapping[str, str]
-    forbidden: tuple[Forbidden, ...] = ()
+    forbidden: tuple[ForbiddenPair, ...] = ()
     extra: Mapping[str, str] = {}
     extensions: tuple[Extension, ...] = ()
     sticky: Mapping[str, frozenset[str]] = {}

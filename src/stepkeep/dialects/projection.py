@@ -11,10 +11,10 @@ from typing import NamedTuple
 from stepkeep.dialects.grounds import Grounds, Seen
 from stepkeep.dialects.machine import Extension, MachineView
 
-__all__ = ["Projection", "RunView", "Seen", "Shown"]
+__all__ = ["Projection", "RunView", "Seen", "ShownArrow"]
 
 
-class Shown(NamedTuple):
+class ShownArrow(NamedTuple):
     """An arrow in the dialect. `kind` is run, step, undo or worker.
 
     `word` is its trigger there; `extension` marks a word that is not the seed's. `ground` is why it is shown: the
@@ -56,11 +56,11 @@ class Projection:
         self._run, self._views = run, {"main": step, "undo": undo, "worker": worker}
         self._grounds = Grounds()
         self._shown: dict[str, str] = {}
-        self._late: list[Shown] = []
+        self._late: list[ShownArrow] = []
         self._words: dict[tuple[str, str | None, str, str, str], tuple[bool, str]] = {}
         """Whether an arrow is an extension, and its word: by kind, states, trigger and ground."""
 
-    def feed(self, seen: Seen) -> list[Shown]:
+    def feed(self, seen: Seen) -> list[ShownArrow]:
         """The arrows that this hop shows: none, the step's, the run's, or both (the step's first).
 
         A run's arrow that follows that of a step is shown with the next hop, which is the step's.
@@ -80,7 +80,7 @@ class Projection:
             (self._late if run_ground in self._run.view.follows else shown).append(told)
         return shown
 
-    def _follow(self, view: MachineView, seen: Seen, ground: str) -> list[Shown]:
+    def _follow(self, view: MachineView, seen: Seen, ground: str) -> list[ShownArrow]:
         before = self._shown.get(seen.name)
         after = view.next_shown(before, seen.target, seen.trigger)
         if after is None or (after == before and not view.repeated(before, seen.trigger)):
@@ -91,7 +91,7 @@ class Projection:
 
     def _arrow(
         self, kind: str, view: MachineView, name: str, before: str | None, after: str, because: str, ground: str
-    ) -> Shown:
+    ) -> ShownArrow:
         key = (kind, before, after, because, ground)
         known = self._words.get(key)
         if known is None:
@@ -99,4 +99,4 @@ class Projection:
             # Nothing listed: an extension by its canonical trigger, which the judge refuses.
             is_extension = listed is None or isinstance(listed, Extension)
             known = self._words[key] = is_extension, (listed.trigger if listed else "") or because
-        return Shown(kind, view.noun, name, before, after, *known, ground)
+        return ShownArrow(kind, view.noun, name, before, after, *known, ground)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 from stepkeep.dialects.dialect import Invariant, Line, Say
 
 
-class Change(NamedTuple):
+class ShownChange(NamedTuple):
     """One line of a log: of the step with this name, of the run itself, or the closing line (neither)."""
 
     step: str
@@ -47,7 +47,7 @@ class Timeline:
         self.claims: dict[str, Mapping[str, Any]] = {}
         """What the last line of each step, and that of its last claim, say."""
 
-    def take(self, change: Change) -> None:
+    def take(self, change: ShownChange) -> None:
         """Add a line."""
         if change.step:
             self.facts.setdefault(change.step, change.facts)
@@ -72,7 +72,7 @@ DEADLINED = frozenset({"gate_opened", "wait_opened", "waited", "completion_reque
 """Triggers of a wait whose `due_at` is its deadline."""
 
 
-def decided_in_time(timeline: Timeline, change: Change, say: Say) -> None:
+def decided_in_time(timeline: Timeline, change: ShownChange, say: Say) -> None:
     """A decision or a signal counts before the deadline that the line of the wait shows."""
     said, before = change.facts, timeline.last.get(change.step, {})
     is_decision = said.get("event") in ("gate_decided", "completion_signalled") and said.get("seq") != before.get("seq")
@@ -82,7 +82,7 @@ def decided_in_time(timeline: Timeline, change: Change, say: Say) -> None:
         say(f"{change.step} is decided at {said['at']}, and its deadline was at {due_at}")
 
 
-def late_enough(timeline: Timeline, change: Change, say: Say) -> None:
+def late_enough(timeline: Timeline, change: ShownChange, say: Say) -> None:
     """A deadline ends a wait at the earliest when it has come."""
     said, before = change.facts, timeline.last.get(change.step, {})
     is_late = str(said.get("because")).startswith("deadline_") and said.get("fence") == before.get("fence")
@@ -91,7 +91,7 @@ def late_enough(timeline: Timeline, change: Change, say: Say) -> None:
         say(f"{change.step} runs out of time at {said['at']}, and its deadline is at {due_at}")
 
 
-def reclaimed_after_its_lease(timeline: Timeline, change: Change, say: Say) -> None:
+def reclaimed_after_its_lease(timeline: Timeline, change: ShownChange, say: Say) -> None:
     """A lease is lost, and its step reclaimed, after the lease that the line of the claim shows."""
     said, claim = change.facts, timeline.claims.get(change.step, {})
     is_lost = said.get("because") == "lease_lost" or said.get("ground") == "reclaimed"
@@ -101,7 +101,7 @@ def reclaimed_after_its_lease(timeline: Timeline, change: Change, say: Say) -> N
 
 
 T = TypeVar("T", bound=Timeline)
-Look = Callable[[T, Change, Say], None]
+Look = Callable[[T, ShownChange, Say], None]
 """One invariant: it sees each line before the timeline takes it, and reports what is wrong."""
 
 
@@ -114,21 +114,21 @@ def invariants(
     )
 
 
-def _reader(nouns: tuple[str, str], with_head: bool) -> Callable[[Line], Change | None]:
+def _reader(nouns: tuple[str, str], with_head: bool) -> Callable[[Line], ShownChange | None]:
     step, run = (f"{noun}_state_transition" for noun in nouns)
 
-    def read(line: Line) -> Change | None:
+    def read(line: Line) -> ShownChange | None:
         kind, facts = line["event_type"], line["metadata"]
         if kind != step and kind != run and not (with_head and kind == "journal_head"):
             return None
         name = str(facts.get("step") or line["entity_id"]) if kind == step else ""
-        return Change(name, kind == run, line["from_state"], line["to_state"], facts, line["entity_id"])
+        return ShownChange(name, kind == run, line["from_state"], line["to_state"], facts, line["entity_id"])
 
     return read
 
 
 def _watching(
-    timeline: type[T], look: Look[T], read: Callable[[Line], Change | None]
+    timeline: type[T], look: Look[T], read: Callable[[Line], ShownChange | None]
 ) -> Callable[[Say], Callable[[Line], None]]:
     def check(say: Say) -> Callable[[Line], None]:
         kept = timeline()

@@ -111,7 +111,6 @@ class AsyncReading(AsyncBase):
         "Show a run",
         tag="Runs",
         done="The run and its steps",
-        names={"as_": "as"},
         here=("step", "at"),
         words="as_",
         answer=RunView,
@@ -230,13 +229,13 @@ class AsyncReading(AsyncBase):
         >>> engine.reject(waiting.run_id, by="bea")["decision"]
         'rejected'
         """
-        asking = approvals.GateReader(
+        reader = approvals.GateReader(
             caller=self._caller(by).bearer,
             mine=mine,
             late=late,
             barred=self.access.lacks(Scope.DECIDE, operation="approve"),
         )
-        return await approvals.list_approvals(self.transactor, asking, after=after, limit=limit)
+        return await approvals.list_approvals(self.transactor, reader, after=after, limit=limit)
 
     @operation(READ, "GET /status", "get_status", "The whole system in numbers", agents="reads")
     async def status(self, *, window: Window = "1h") -> StatusView:
@@ -358,7 +357,7 @@ class AsyncReading(AsyncBase):
         "List and search runs",
         tag="Runs",
         done="A page of runs",
-        names={"before": "cursor", "labels": "label", "as_": "as"},
+        names={"before": "cursor", "labels": "label"},
         pages="runs",
         kept=("total", "is_complete"),
         words="as_",

@@ -309,7 +309,7 @@ class AsyncStarting(AsyncDefinitions, AsyncReading):
             run_id,
             capabilities=capabilities,
             until_blocked=until_blocked,
-            tell=lambda said: log.warning(
+            report=lambda said: log.warning(
                 "run %s: %s. Pass capabilities=, or start a worker that has it", run_id, said
             ),
         )
@@ -414,8 +414,6 @@ class AsyncStarting(AsyncDefinitions, AsyncReading):
         "POST /runs/{run_id}/rerun",
         "rerun_run",
         "Run a finished run again",
-        status=201,
-        done="Created",
         creates="/runs/{run_id}",
         agents="changes",
     )

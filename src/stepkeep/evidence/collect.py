@@ -15,17 +15,17 @@ from msgspec.structs import replace
 from stepkeep.conformance.certificate import (
     Certificate,
     PeopleVerdict,
-    Published,
+    PublishedDefinition,
     certify,
     documents_of,
     findings_of,
 )
 from stepkeep.conformance.chain import ChainVerdict, Neighbour, continued_in, judge_chain, predecessor_in
-from stepkeep.conformance.digests import Payloads
+from stepkeep.conformance.digests import PayloadBytes
 from stepkeep.conformance.report import Code, Finding
 from stepkeep.conformance.tree import Spending, TreeRun, TreeVerdict, judge_tree
 from stepkeep.dialects import registry as dialects
-from stepkeep.evidence.pack import Contents, Payload
+from stepkeep.evidence.pack import Contents, PackedPayload
 from stepkeep.evidence.people import PeopleRecord, read_record
 from stepkeep.evidence.verifier import ACTS
 from stepkeep.kernel.composition.adoption import ContinuationKind
@@ -55,9 +55,9 @@ class Collected:
         self.whole, self.stored, self._transactor = whole, stored, transactor
         self._record: PeopleRecord | None = None
 
-    async def payloads(self) -> Payloads:
+    async def payloads(self) -> PayloadBytes:
         given, attempts, steps, checkpoints = stored_payloads(await self._transactor.payloads.whole(self.whole))
-        return Payloads(input=given, attempts=attempts, steps=steps, checkpoints=checkpoints)
+        return PayloadBytes(input=given, attempts=attempts, steps=steps, checkpoints=checkpoints)
 
     async def certificate(self) -> Certificate:
         """The judge's certificate: of the run, of every run below it, and of its place in a chain."""
@@ -115,7 +115,9 @@ class Collected:
 
     async def _judged(self) -> Certificate:
         stored, run = self.stored, self.whole.record.run
-        published = Published(name=stored.name, version=stored.version, digest=stored.digest, document=stored.document)
+        published = PublishedDefinition(
+            name=stored.name, version=stored.version, digest=stored.digest, document=stored.document
+        )
         judged = {name: dialects.judged(name) for name in dialects.names()}
         try:
             plan = await plans.plan_for(self._transactor, run)
@@ -124,12 +126,12 @@ class Collected:
             nameless = [encode_line(line) for line in lines_of(self.whole, None)]
             return certify(nameless, {}, canonical_machines(), judged, published)
 
-        def told(name: str | None) -> list[bytes]:
+        def lines_for(name: str | None) -> list[bytes]:
             return [encode_line(line) for line in lines_of(self.whole, plan, name)]
 
-        tellings = {name: partial(told, name) for name in judged}  # one at a time is in memory
+        tellings = {name: partial(lines_for, name) for name in judged}  # one at a time is in memory
         stored_bytes, originals = await self.payloads(), await self._originals()
-        return certify(told(None), tellings, canonical_machines(), judged, published, stored_bytes, originals)
+        return certify(lines_for(None), tellings, canonical_machines(), judged, published, stored_bytes, originals)
 
     def spending(self) -> Spending:
         """The budget of the run that stops those below it, and what its attempts cost."""
@@ -318,13 +320,13 @@ def _revision(stored: StoredPolicy) -> RevisionLine:
     }
 
 
-def _listed(payloads: Payloads) -> list[Payload]:
+def _listed(payloads: PayloadBytes) -> list[PackedPayload]:
     return [
-        Payload(no=None, fence=None, text=payloads.input),
-        *(Payload(no=no, fence=fence, text=text) for (no, fence), text in sorted(payloads.attempts.items())),
-        *(Payload(no=no, fence=None, text=text) for no, text in sorted(payloads.steps.items())),
+        PackedPayload(no=None, fence=None, text=payloads.input),
+        *(PackedPayload(no=no, fence=fence, text=text) for (no, fence), text in sorted(payloads.attempts.items())),
+        *(PackedPayload(no=no, fence=None, text=text) for no, text in sorted(payloads.steps.items())),
         *(
-            Payload(no=no, fence=None, text=text, checkpoint=name)
+            PackedPayload(no=no, fence=None, text=text, checkpoint=name)
             for (no, name), text in sorted(payloads.checkpoints.items())
         ),
     ]

@@ -40,7 +40,7 @@ _encode = msgspec.json.Encoder(order="sorted").encode
 Lines = Sequence[Mapping[str, Any]]
 
 
-class Payload(msgspec.Struct, frozen=True, kw_only=True):
+class PackedPayload(msgspec.Struct, frozen=True, kw_only=True):
     """A payload of the run: its input (`no` is None), or an output or checkpoint of a step."""
 
     no: int | None
@@ -55,7 +55,7 @@ class Contents(msgspec.Struct, frozen=True, kw_only=True):
     whole: WholeRun
     definition: bytes
     certificate: Mapping[str, Any]
-    payloads: Sequence[Payload] | None
+    payloads: Sequence[PackedPayload] | None
     people: Sequence[Authority] = ()
     people_journal: Sequence[SealedPeopleEntry] = ()
     verdicts: Lines = ()
@@ -147,7 +147,7 @@ def _without_owner(row: msgspec.Struct) -> dict[str, object]:
     return {name: value for name, value in msgspec.structs.asdict(row).items() if name not in ("tenant", "run_id")}
 
 
-def _payload(one: Payload) -> Mapping[str, object]:
+def _payload(one: PackedPayload) -> Mapping[str, object]:
     found = {"sha256": sha256(one.text), "text": one.text.decode()}
     names = {"no": one.no, "fence": one.fence, "checkpoint": one.checkpoint}
     return found | {name: value for name, value in names.items() if value is not None}

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from stepkeep.conformance.digests import Payloads, sha256_of
+from stepkeep.conformance.digests import PayloadBytes, sha256_of
 from stepkeep.conformance.moment import PastRun, PastStep, follow_to
 from stepkeep.evidence.collect import Collected, collect
 from stepkeep.kernel.errors import NoSuchName
@@ -64,7 +64,7 @@ async def _view(transactor: Transactor, found: Collected, past: PastRun) -> Past
     )
 
 
-def _step(step: PastStep, stored: Payloads, transactor: Transactor) -> PastStepDetail:
+def _step(step: PastStep, stored: PayloadBytes, transactor: Transactor) -> PastStepDetail:
     plain: dict[str, Any] = msgspec.to_builtins(step)
     plain |= {"since": instant(step.since), "due_at": instant(step.due_at), "output": None}
     if (output := step.output) is not None:

@@ -28,10 +28,10 @@ from stepkeep.conformance.people import (
     OPENS,
     REASSIGNED,
     SENT_BACK,
-    Act,
-    People,
+    PersonAct,
+    PersonRecord,
     Problem,
-    Standing,
+    RunPeople,
     duty_of,
     gate_of,
     own_decision,
@@ -96,18 +96,18 @@ RUN_ENTITY = -1
 Doc = dict[str, Any]
 
 
-class Finding(NamedTuple):
+class PackFinding(NamedTuple):
     """One thing that is wrong: the name of the broken rule, and a sentence that says where."""
 
     rule: str
     message: str
 
 
-class Report(NamedTuple):
+class PackReport(NamedTuple):
     """The result: findings, what was checked (with counts), and what could not be checked."""
 
     run: str
-    findings: list[Finding]
+    findings: list[PackFinding]
     checked: list[str]
     unchecked: list[str]
 
@@ -241,7 +241,7 @@ class Checks:
 
     def __init__(self, pack: Pack) -> None:
         self.pack = pack
-        self.findings: list[Finding] = []
+        self.findings: list[PackFinding] = []
         self.checked: list[str] = []
         self.unchecked: list[str] = []
         self.entries: list[Doc] = []
@@ -249,7 +249,7 @@ class Checks:
 
     def wrong(self, rule: str, message: str) -> None:
         if len(self.findings) < MOST_FINDINGS:
-            self.findings.append(Finding(rule, message))
+            self.findings.append(PackFinding(rule, message))
 
     def did(self, sentence: str) -> None:
         self.checked.append(sentence)
@@ -322,7 +322,7 @@ def check_definition(checks: Checks) -> None:
         checks.did("the definition against its digest in the journal")
 
 
-class Positions:
+class StepPositions:
     """The steps of a run by number: those of the definition, and elements, calls and added steps as the journal plans
     them. 0 to n-1 are the main steps, n to 2n-1 their undo steps, 2n is the final check; then follow segments."""
 
@@ -536,7 +536,7 @@ ACTS = frozenset(
 """Events by which a person decides, completes, or asks something of a gate."""
 
 
-class OnRecord(Standing):
+class OnRecord(PersonRecord):
     """The memberships and accounts in people.jsonl."""
 
     def __init__(self, lines: Iterator[Doc]) -> None:
@@ -554,7 +554,7 @@ class Decisions:
     """Replays the decisions and completions of a journal against the definition and the people on record."""
 
     def __init__(self, checks: Checks) -> None:
-        self.checks, self.places = checks, Positions(checks)
+        self.checks, self.places = checks, StepPositions(checks)
         self.record = OnRecord(checks.pack.lines("people.jsonl"))
         lines = list(checks.pack.lines("decisions.jsonl"))
         self.rows = {(one["no"], one["activation"], one["person"]): one for one in lines}
@@ -563,7 +563,7 @@ class Decisions:
         self.states: dict[str, str] = {}
         self.gates = {step["name"]: gate_of(terms) for step in self.places.steps if (terms := gate_in(step))}
         duties = map(duty_of, checks.pack.json("definition.json").get("duties") or ())
-        self.people = People(duties, self.gates, lambda name: self.states.get(name, ""), self.record)
+        self.people = RunPeople(duties, self.gates, lambda name: self.states.get(name, ""), self.record)
         told = origin_of(checks.entries).get("continues") or {}
         self.deadlines: Doc = (told.get("deadlines") or {}) if told.get("as") == "migrate" else {}
         self.activations: dict[str, tuple[int, str | None]] = {}
@@ -609,7 +609,7 @@ class Decisions:
         if event == "duty_violated":
             name = str(detail.get("step"))
             opened = self.people.open.get(name)
-            act = Act(name, event, "", "", event, actor, detail, entry["seq"], entry["at"])
+            act = PersonAct(name, event, "", "", event, actor, detail, entry["seq"], entry["at"])
             self.wrong(self.people.violated(act, self.gates.get(name) if opened is None else opened.rule))
 
     def act(self, entry: Doc, cause: Doc, detail: Doc) -> None:
@@ -637,7 +637,7 @@ class Decisions:
     def hop(self, entry: Doc, hop: Doc, cause: Doc, step: Doc) -> None:
         name, trigger, detail = step["name"], hop["trigger"], cause.get("detail") or {}
         states = hop.get("from") or "", hop["to"]
-        act = Act(name, trigger, *states, cause["event"], cause["actor"], detail, entry["seq"], entry["at"])
+        act = PersonAct(name, trigger, *states, cause["event"], cause["actor"], detail, entry["seq"], entry["at"])
         if not self.is_asked_for(act):
             said = f"entry {entry['seq']}: {name} is {trigger} without a decision or a request"
             self.checks.wrong("decision_missing", said)
@@ -653,7 +653,7 @@ class Decisions:
         elif gate is not None and trigger in COUNTED and cause["event"] != REASSIGNED:
             self.decision(act, hop)
 
-    def is_asked_for(self, act: Act) -> bool:
+    def is_asked_for(self, act: PersonAct) -> bool:
         """Whether the cause of an act on an open gate names it, as its trigger needs it."""
         if act.step not in self.people.open or (act.trigger == "escalated" and act.event == "time_came"):
             return True
@@ -663,7 +663,7 @@ class Decisions:
         wanted = {"escalated": ASKED, SENT_BACK: SENT_BACK, **dict.fromkeys(COUNTED, "gate_decided")}.get(act.trigger)
         return wanted is None or (named and act.event == wanted)
 
-    def decision(self, act: Act, hop: Doc) -> None:
+    def decision(self, act: PersonAct, hop: Doc) -> None:
         """A decision is in decisions.jsonl, and the output of an approved gate is the decision itself."""
         self.count += 1
         detail, (activation, shown) = act.detail, self.activations[act.step]
@@ -684,7 +684,7 @@ class Decisions:
         if act.trigger == "approved" and hop.get("digest") != sha256(compact(self.output(act))):
             self.checks.wrong("output_wrong", f"the output of the gate is not the decision of {act.said}")
 
-    def output(self, act: Act) -> Doc:
+    def output(self, act: PersonAct) -> Doc:
         """What an approved gate has as its output: it names the people that the journal names."""
         told, detail = self.told[act.step], act.detail
         found = {**told[-1], "comment": "", **{name: detail[name] for name in OF_OUTPUT if name in detail}}
@@ -782,13 +782,13 @@ def check_shown(checks: Checks) -> None:
 
 
 # -- policies ----------------------------------------------------------------------------------------------------------
-class Policies:
+class PolicyReplay:
     """Replays the verdicts of a journal: the revision on record, its rules, the facts on record."""
 
     def __init__(self, checks: Checks) -> None:
         self.checks = checks
         self.definition = checks.pack.json("definition.json")
-        self.places = Positions(checks)
+        self.places = StepPositions(checks)
         lines = list(checks.pack.lines("policy.jsonl"))
         self.listed: dict[tuple[int, str], list[Doc]] = {}
         for one in lines:
@@ -937,7 +937,7 @@ def limit_rule(name: str, read: str, limit: float, budget: Doc) -> Doc:
 
 def check_policies(checks: Checks) -> None:
     """Every verdict of a policy is on record, is what its rules say on the facts on record, and was followed."""
-    policies = Policies(checks)
+    policies = PolicyReplay(checks)
     policies.replay()
     checks.did(f"{policies.count} verdicts of policies against their rules and the hops that follow")
 
@@ -958,13 +958,13 @@ CHECKS: tuple[Callable[[Checks], None], ...] = (
 )
 
 
-def verify(pack: Pack, trusted: frozenset[str] = frozenset()) -> Report:
+def verify(pack: Pack, trusted: frozenset[str] = frozenset()) -> PackReport:
     """Run every check on a pack. `trusted` are public keys in hex that the auditor has from another source."""
     checks = Checks(pack)
     for check in CHECKS:
         guarded(checks, check)
     guarded(checks, lambda one: check_signatures(one, trusted))
-    return Report(str(pack.manifest.get("run")), checks.findings, checks.checked, checks.unchecked)
+    return PackReport(str(pack.manifest.get("run")), checks.findings, checks.checked, checks.unchecked)
 
 
 def guarded(checks: Checks, check: Callable[[Checks], None]) -> None:
@@ -1062,7 +1062,7 @@ def plain(text: str) -> str:
     return "".join(one if " " <= one <= "~" else one.encode("unicode_escape").decode() for one in text)
 
 
-def page(report: Report) -> Iterator[str]:
+def page(report: PackReport) -> Iterator[str]:
     """The report as text."""
     for finding in report.findings:
         yield f"FINDING  {finding.rule}: {finding.message}"
@@ -1074,7 +1074,7 @@ def page(report: Report) -> Iterator[str]:
     yield f"run {report.run}: {verdict}"
 
 
-def as_json(report: Report) -> Doc:
+def as_json(report: PackReport) -> Doc:
     """The report as one JSON object."""
     findings = [one._asdict() for one in report.findings]
     return {"ok": report.ok, **report._asdict(), "findings": findings}

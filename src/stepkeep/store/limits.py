@@ -99,7 +99,7 @@ class LimitStore(Part):
         return bool(await self._read(lambda row: row[0], self._sql.has_due_limit_lines, self._time()))
 
     async def wake(self, tenant: str, name: str, after_us: int) -> None:
-        """Have all lines of a limit looked at when this time has passed."""
+        """Have all lines of a limit looked at when this time has passed, or before."""
         await self._transact([(self._sql.wake_limit, (tenant, name, self._time() + after_us))])
 
     async def count_use(self, tenant: str) -> list[LimitUse]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from stepkeep.dialects.dialect import Default, Invariant, Judged, Line, Say
-from stepkeep.dialects.machine import ANY, Arrow, Extension, Forbidden, MachineView
+from stepkeep.dialects.machine import ANY, Arrow, Extension, ForbiddenPair, MachineView
 from stepkeep.dialects.projection import RunView, Seen
 
 PARCEL = MachineView(
@@ -22,7 +22,7 @@ PARCEL = MachineView(
         Arrow("waiting", "lost", "mislaid", "toy §1"),
         Arrow("held", "lost", "mislaid", "toy §1"),
     ),
-    forbidden=(Forbidden("arrived", ANY, "toy §2"), Forbidden("waiting", "arrived", "toy §2")),
+    forbidden=(ForbiddenPair("arrived", ANY, "toy §2"), ForbiddenPair("waiting", "arrived", "toy §2")),
     shows={
         "idle": "waiting",
         "running": "moving",

@@ -335,8 +335,9 @@ def _early(lines: list[Line], random: Random, *because: str) -> list[Line] | Non
     entry = [line for line in moves(lines) if line["metadata"]["seq"] == seq]
     place = lines.index(entry[0])
     at = lines[place - 1]["metadata"]["at"]
-    due_at = [line["metadata"].get("due_at") for line in lines[:place] if line["metadata"].get("step") == step][-1]
-    if at == entry[0]["metadata"]["at"] or (due_at is not None and at >= due_at):
+    known = [line["metadata"].get("due_at") for line in lines[:place] if line["metadata"].get("step") == step]
+    due_at = known[-1] if known else None
+    if not known or at == entry[0]["metadata"]["at"] or (due_at is not None and at >= due_at):
         return None
     for line in entry:
         stamp(line, at)

@@ -134,9 +134,9 @@ class ModelLimits(LimitStore):
     async def wake(self, tenant: str, name: str, after_us: int) -> None:
         def work() -> None:
             due_at = self._clock() + after_us
-            self._rows.lines.update(
-                dict.fromkeys([one for one in self._rows.lines if one[:2] == (tenant, name)], due_at)
-            )
+            for spot, before in self._rows.lines.items():
+                if spot[:2] == (tenant, name):
+                    self._rows.lines[spot] = due_at if before is None else min(before, due_at)
 
         await self._wire.ask("wake limit", work)
 

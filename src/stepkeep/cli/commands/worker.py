@@ -139,7 +139,7 @@ async def _at_database(
         warn(f"worker of tenant {engine.tenant} serves with {places}; {about}")
         async with (
             _state_files(engine, state_dir),
-            archiving(engine.transactor, tenant=engine.tenant, base=base, deletes=deletes, tell=warn),
+            archiving(engine.transactor, tenant=engine.tenant, base=base, deletes=deletes, report=warn),
             _signed_heads(engine, signing_key),
             _metrics(engine, worker, metrics),
         ):

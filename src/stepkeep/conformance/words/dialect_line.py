@@ -14,14 +14,14 @@ from typing import Any
 import msgspec
 
 from stepkeep.conformance.encoding import compact, encoded, in_order, parse
-from stepkeep.conformance.line import Opening, Problem, is_opening, owner_of, read_opening
+from stepkeep.conformance.line import OpeningLine, Problem, is_opening, owner_of, read_opening
 from stepkeep.conformance.report import Code, quoted
 from stepkeep.conformance.schema import (
     EPOCH,
     HEAD,
     LINE,
+    FieldShape,
     Predicate,
-    Shape,
     an_object,
     any_text,
     category,
@@ -91,7 +91,7 @@ _HEAD: dict[str, Predicate] = {
     "head": digest,
     "chain": _chain,
 }
-_PLAIN = Shape(
+_PLAIN = FieldShape(
     {},
     {
         "duration_seconds": seconds,
@@ -104,10 +104,10 @@ _PLAIN = Shape(
 )
 
 
-_LINE = Shape({**LINE, "from_state": text_or_null, "to_state": text, "metadata": an_object}, {})
-_HEAD_LINE = Shape({**LINE, "from_state": text_or_null, "to_state": text_or_null, "metadata": an_object}, {})
+_LINE = FieldShape({**LINE, "from_state": text_or_null, "to_state": text, "metadata": an_object}, {})
+_HEAD_LINE = FieldShape({**LINE, "from_state": text_or_null, "to_state": text_or_null, "metadata": an_object}, {})
 _SHAPES = {
-    (kind, owner): Shape(_COMMON | {owner: text} | required, optional)
+    (kind, owner): FieldShape(_COMMON | {owner: text} | required, optional)
     for owner in ("run_id", "worker_id")
     for kind, required, optional in (
         ("head", _HEAD, {"correlation_id": text}),
@@ -141,7 +141,7 @@ class DialectReading(msgspec.Struct, frozen=True):
     line: DialectLine | None
     problems: tuple[Problem, ...] = ()
     owner: tuple[str, str] | None = None
-    opening: Opening | None = None
+    opening: OpeningLine | None = None
 
 
 def read_dialect_line(raw: bytes | str, dialect: str, nouns: Mapping[str, str], *, sealed: bool) -> DialectReading:
@@ -184,7 +184,7 @@ def line_hash(before: bytes, document: Mapping[str, Any]) -> bytes:
     return hashlib.sha256(before + compact(in_order({**document, "metadata": metadata})).encode()).digest()
 
 
-def has_hash(before: bytes, line: DialectLine | Opening) -> bool:
+def has_hash(before: bytes, line: DialectLine | OpeningLine) -> bool:
     """Whether a line has the hash that it says. The C encoder is tried first; it writes some fractions otherwise."""
     metadata = {name: value for name, value in line.raw["metadata"].items() if name != "hash"}
     quick = hashlib.sha256(before + encoded({**line.raw, "metadata": metadata}, in_order=True)).hexdigest()
@@ -217,7 +217,7 @@ def _misfits(document: dict[str, Any], dialect: str, nouns: Mapping[str, str], *
         yield f"metadata.dialect is {quoted(metadata.get('dialect'))}, not {quoted(dialect)}"
 
 
-def _shape(kind: str, metadata: Mapping[str, Any]) -> Shape:
+def _shape(kind: str, metadata: Mapping[str, Any]) -> FieldShape:
     return _SHAPES[kind, "worker_id" if "worker_id" in metadata else "run_id"]
 
 

@@ -15,7 +15,7 @@ import msgspec
 from stepkeep.conformance.contract import Contract, PlannedRule
 from stepkeep.conformance.encoding import parse
 from stepkeep.conformance.history import PHASES
-from stepkeep.conformance.line import Opening, is_opening, read_opening
+from stepkeep.conformance.line import OpeningLine, is_opening, read_opening
 from stepkeep.conformance.report import Code, Finding, quoted
 from stepkeep.conformance.schema import HEAD
 from stepkeep.conformance.words.dialect_line import has_hash
@@ -23,7 +23,7 @@ from stepkeep.conformance.words.replay import Arrows, Oath
 from stepkeep.conformance.words.shown import facts_of, is_final
 from stepkeep.dialects.dialect import Judged
 from stepkeep.dialects.grounds import FACTUAL, FINAL, Seen, fact_of
-from stepkeep.dialects.projection import Shown
+from stepkeep.dialects.projection import ShownArrow
 
 Doc = Mapping[str, Any]
 Numbered = tuple[int, Doc]
@@ -115,7 +115,7 @@ class Telling:
         phase = self._phases[name] = FINAL if is_last else PHASES.get(self._state, "main")
         return phase
 
-    def _line(self, line: Doc, shown: Shown, place: PlannedRule | None) -> dict[str, Any]:
+    def _line(self, line: Doc, shown: ShownArrow, place: PlannedRule | None) -> dict[str, Any]:
         said, of_step = line["metadata"], shown.kind in ("step", "undo")
         told: dict[str, Any] = {name: said[name] for name in BASICS}
         told["because"] = line["trigger"]
@@ -147,7 +147,7 @@ class Telling:
             "metadata": told,
         }
 
-    def _of_step(self, told: dict[str, Any], line: Doc, shown: Shown, place: PlannedRule | None) -> None:
+    def _of_step(self, told: dict[str, Any], line: Doc, shown: ShownArrow, place: PlannedRule | None) -> None:
         said = line["metadata"]
         told["step"], told["no"] = said["step"], said["no"]
         if "attempt" in said:
@@ -239,7 +239,7 @@ def told_exactly(
     return Exact(lines=len(log), extensions=extensions, state=shown, chain=chain)
 
 
-def _opening(raw: bytes, dialect: str) -> Opening | None:
+def _opening(raw: bytes, dialect: str) -> OpeningLine | None:
     try:
         document = parse(raw)
     except (ValueError, RecursionError):

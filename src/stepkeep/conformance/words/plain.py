@@ -32,7 +32,7 @@ BEGUN = frozenset({"validating", "retrying", "completed", "failed"})
 SECOND = 1_000_000
 
 
-class Task:
+class PlainTask:
     """What the lines have shown of one task."""
 
     def __init__(self, at: int) -> None:
@@ -48,7 +48,7 @@ class PlainStory:
     """The tasks, workstreams and workers of one plain log."""
 
     def __init__(self) -> None:
-        self.tasks: dict[str, Task] = {}
+        self.tasks: dict[str, PlainTask] = {}
         self.streams: dict[str, str] = {}
         self.workers: dict[str, str] = {}
 
@@ -78,7 +78,7 @@ class PlainStory:
 
     # -- tasks -------------------------------------------------------------------------------------------------------
     def _task(self, line: DialectLine, metadata: dict[str, Any], say: Say) -> dict[str, Any]:
-        task = self.tasks.setdefault(line.entity, Task(line.at))
+        task = self.tasks.setdefault(line.entity, PlainTask(line.at))
         named = metadata.get("workstream_id") or metadata.get("run_id")
         if named is None and len(self.streams) == 1:
             named = next(iter(self.streams))
@@ -98,7 +98,7 @@ class PlainStory:
         task.state = str(line.target)
         return metadata
 
-    def _check_retries(self, line: DialectLine, task: Task, metadata: Mapping[str, Any], say: Say) -> None:
+    def _check_retries(self, line: DialectLine, task: PlainTask, metadata: Mapping[str, Any], say: Say) -> None:
         """The guards of `execution_failed`; the event that schedules a retry may count before or after it."""
         name, retrying = f"task {quoted(line.entity)}", line.target == "retrying"
         before = task.retries
@@ -118,7 +118,7 @@ class PlainStory:
         if failed and before < task.most and metadata.get("extension") is not True:
             say(Code.ATTEMPT, f"{name} fails after {before} of {task.most} retries: it must be retried")
 
-    def _check_worker(self, line: DialectLine, task: Task, metadata: dict[str, Any], say: Say) -> None:
+    def _check_worker(self, line: DialectLine, task: PlainTask, metadata: dict[str, Any], say: Say) -> None:
         name = f"task {quoted(line.entity)}"
         worker = metadata.get("worker_id", metadata.get("worker"))
         if line.target == "running":
@@ -136,7 +136,7 @@ class PlainStory:
             said = f"{name}: metadata.worker_id is {quoted(worker)}, expected {quoted(task.worker)}"
             say(Code.CONTRADICTION, f"{said}: that worker started it")
 
-    def _check_duration(self, line: DialectLine, task: Task, metadata: Mapping[str, Any], say: Say) -> None:
+    def _check_duration(self, line: DialectLine, task: PlainTask, metadata: Mapping[str, Any], say: Say) -> None:
         lasted = metadata.get("duration_seconds")
         elapsed = line.at - task.seen_at
         if lasted is not None and task.state is not None and lasted * SECOND > elapsed + SECOND:

@@ -155,7 +155,7 @@ class Product:
 
     def explore_run(self, view: RunView, conduct: Conduct) -> None:
         """The run machine: situations of the run, combined with the memory of the dialect's view and of the grounds."""
-        queue: deque[tuple[Situation, RunView, RunGrounds, Way | None]] = deque(
+        queue: deque[tuple[Situation, RunView, RunGrounds, Witness | None]] = deque(
             [(conduct.start, view, RunGrounds(), None)]
         )
         met = {(conduct.start, _memory(view), _memory(RunGrounds()))}
@@ -164,7 +164,7 @@ class Product:
             for seen, after in _with_facts(conduct.hops(situation)):
                 now, grounds = _copied(before), copy(known)
                 told, ground = now.feed(seen), grounds.feed(seen)
-                onward = Way(seen, way)
+                onward = Witness(seen, way)
                 if told is not None and told != before.shown:
                     # An arrow that follows the step's is written with the hop of the step: its claim.
                     because = "claimed" if ground in self.view.follows else seen.trigger
@@ -251,17 +251,17 @@ def _with_facts(hops: Iterable[tuple[Seen, Situation]]) -> Iterator[tuple[Seen, 
             yield seen._replace(fact=fact), after
 
 
-class Way:
+class Witness:
     """The hops that led to a situation, as a linked list that shares its prefixes."""
 
     __slots__ = ("before", "seen")
 
-    def __init__(self, seen: Seen, before: Way | None) -> None:
+    def __init__(self, seen: Seen, before: Witness | None) -> None:
         self.seen, self.before = seen, before
 
     def __iter__(self) -> Iterator[str]:
         steps = []
-        way: Way | None = self
+        way: Witness | None = self
         while way is not None:
             steps.append(way.seen.trigger if way.seen.kind == "run" else f"{way.seen.name} {way.seen.trigger}")
             way = way.before

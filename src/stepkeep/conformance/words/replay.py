@@ -13,10 +13,10 @@ from msgspec.structs import replace
 
 from stepkeep.conformance.contract import Contract
 from stepkeep.conformance.digests import Digests
-from stepkeep.conformance.line import Opening
+from stepkeep.conformance.line import OpeningLine
 from stepkeep.conformance.machines import UNKNOWN, Say
 from stepkeep.conformance.report import MOST_FINDINGS, Code, Findings, Report, quoted
-from stepkeep.conformance.verify import Owner, follow_log, pinned, undefined_note
+from stepkeep.conformance.verify import JournalOwner, follow_log, pinned, undefined_note
 from stepkeep.conformance.words.dialect_line import DialectLine, DialectReading, has_hash, read_dialect_line
 from stepkeep.conformance.words.plain import PlainStory
 from stepkeep.conformance.words.shown import ShownRun, Ways, as_canonical
@@ -53,7 +53,7 @@ def replay_lines(
         reading = read_dialect_line(raw, judged.name, nouns, sealed=sealed)
         return reading if sealed else replace(reading, owner=("run", ""))
 
-    def begin(owner: Owner, reading: Any, say: Say) -> Ledger:
+    def begin(owner: JournalOwner, reading: Any, say: Say) -> Ledger:
         nonlocal undefined
         ledger = Ledger(judged, arrows, spanning, sealed=sealed)
         known = contract if reading.opening is None else pinned(reading.opening, say)
@@ -116,7 +116,7 @@ class Ledger:
         self._digests: Digests | None = None
         self.last_line = 0
         self._is_live = self._has_ended = False
-        self.opening: Opening | None = None
+        self.opening: OpeningLine | None = None
         self.shown: ShownRun | None = None
         self._common: tuple[object, ...] | None = None
         self._plain = PlainStory() if not sealed and judged.seed == "004" else None
@@ -157,7 +157,7 @@ class Ledger:
     def goes_on(self) -> bool:
         return self.is_live or not self._sealed
 
-    def open(self, opening: Opening, say: Say, *, first: bool) -> None:
+    def open(self, opening: OpeningLine, say: Say, *, first: bool) -> None:
         """Follow the line with the definition, which must be the first one."""
         if not first:
             say(Code.ORDER, "the definition must be the first line of its journal")

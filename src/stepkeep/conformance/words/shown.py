@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from stepkeep.conformance.adoption import ADOPTING, Adoption
 from stepkeep.conformance.contract import Contract, PlannedRule
 from stepkeep.conformance.details import check_detail
-from stepkeep.conformance.enabled import CATEGORIES, EVENTS, TOLERATED, Hop, check_enabled, wrong_field
+from stepkeep.conformance.enabled import CATEGORIES, EVENTS, TOLERATED, GuardedHop, check_enabled, wrong_field
 from stepkeep.conformance.encoding import compact
 from stepkeep.conformance.growth import is_cancelled_by_owner
 from stepkeep.conformance.line import Line, severity_of
@@ -25,7 +25,7 @@ from stepkeep.conformance.machines import REFERENCE, RUN, STEP, Say
 from stepkeep.conformance.policies import check_pin, gate_rule, terms_of, verdict_in
 from stepkeep.conformance.reenact import OPENINGS
 from stepkeep.conformance.report import Code, quoted
-from stepkeep.conformance.steps import NEW, TIMED, UNDER_LEASE, Step, ends_attempt
+from stepkeep.conformance.steps import NEW, TIMED, UNDER_LEASE, FollowedStep, ends_attempt
 from stepkeep.conformance.words.dialect_line import DialectLine
 from stepkeep.dialects.dialect import Judged
 from stepkeep.dialects.grounds import STEP_GROUNDS
@@ -121,7 +121,7 @@ class At(NamedTuple):
     is_held: bool
 
 
-class Way(NamedTuple):
+class HiddenWay(NamedTuple):
     """One way to a hop, through hidden ones: the place that the hop leaves, and the one that it enters."""
 
     source: At
@@ -133,7 +133,7 @@ for _source, _trigger, _target in sorted(REFERENCE["step"][0], key=str):
     ROWS.setdefault(_source or NEW, []).append((_trigger, _target))
 
 
-class Shape(NamedTuple):
+class HopShape(NamedTuple):
     """What a line says of the hidden hops before it: whether there were claims, and whether attempts ended."""
 
     trigger: str
@@ -156,7 +156,7 @@ class Ways:
         view = self._view
         return view.next_shown(shown, target, trigger) == shown and not view.repeated(shown, trigger)
 
-    def _to(self, known: frozenset[At], shown: str | None, shape: Shape) -> frozenset[Way]:
+    def _to(self, known: frozenset[At], shown: str | None, shape: HopShape) -> frozenset[HiddenWay]:
         """Every way from one of these places to a hop like this."""
         queue = [(at, False, False) for at in known]
         seen, found = set(queue), set()
@@ -168,7 +168,7 @@ class Ways:
                 after = At(target, trigger == "claimed" or (at.is_held and trigger == "completed"))
                 is_wanted = trigger == shape.trigger and self._view.next_shown(shown, target, trigger) == shape.target
                 if is_wanted and (claimed, retried) == (shape.claims, shape.retries) and _fits(at, shape):
-                    found.add(Way(at, after))
+                    found.add(HiddenWay(at, after))
                 if not self._is_hidden(shown, trigger, target):
                     continue
                 is_attempt = ends_attempt(trigger, target) and (trigger != "lease_lost" or shape.counts_losses)
@@ -179,13 +179,13 @@ class Ways:
         return frozenset(found)
 
 
-def _fits(at: At, shape: Shape) -> bool:
+def _fits(at: At, shape: HopShape) -> bool:
     if shape.trigger in ("claimed", "completed"):
         return at.is_held is (shape.trigger == "completed")
     return at.is_held is shape.ends_lease
 
 
-class Known:
+class KnownStep:
     """What the lines have shown of one step."""
 
     def __init__(self, at: int) -> None:
@@ -221,8 +221,15 @@ class ShownCauses:
         self._cause: tuple[object, ...] = ()
         self._before: DialectLine | None = None
         self._once: dict[str, tuple[int, str]] = {}
+        self.began_at: int | None = None
         self._pinned: object = None
         self._start_at: object = None
+
+    @property
+    def limit(self) -> int | None:
+        """When the timeout of the run has ended for certain: its start may be hidden."""
+        timeout = self.contract.document.timeout
+        return None if timeout is None or self.began_at is None else self.began_at + timeout
 
     def enter(self, told: DialectLine, said: Mapping[str, Any], say: Say) -> None:
         before, self._before = self._before, told
@@ -324,26 +331,25 @@ class ShownRun:
     """One run as a dialect's log shows it."""
 
     def __init__(self, contract: Contract, judged: Judged, ways: Mapping[str, Ways]) -> None:
-        self.contract, self._judged, self._ways = contract, judged, ways
-        self._final = frozenset(no for no, place in contract.places.items() if is_final(place, judged))
-        self._steps: dict[int, Known] = {}
-        self._causes = ShownCauses(contract)
-        self._began_at: int | None = None
+        self.contract, self.judged, self.ways = contract, judged, ways
+        self.final = frozenset(no for no, place in contract.places.items() if is_final(place, judged))
+        self.steps: dict[int, KnownStep] = {}
+        self.causes = ShownCauses(contract)
         self._settled = 0
-        self._failures: list[tuple[str | None, str | None]] = []
-        self._ended: str | None = None
+        self.failures: list[tuple[str | None, str | None]] = []
         self._stopped_in = 0
         """The entry in which a failure of a step must have stopped the run."""
+        self._run = ShownState(self)
 
     def take(self, told: DialectLine, line: Line, say: Say) -> None:
         """Follow one line; `line` is the same as a canonical one."""
         said = told.raw["metadata"]
-        self._causes.enter(told, said, say)
-        self._causes.consume(line, say)
-        if told.kind in self._ways:
+        self.causes.enter(told, said, say)
+        self.causes.consume(line, say)
+        if told.kind in self.ways:
             self._step(told, line, said, say)
         else:
-            self._run(told, line, said, say)
+            self._run.take(told, line, said, say)
 
     # -- steps -------------------------------------------------------------------------------------------------------
     def _step(self, told: DialectLine, line: Line, said: Mapping[str, Any], say: Say) -> None:
@@ -352,7 +358,7 @@ class ShownRun:
             known = "no step" if place is None else f"step {quoted(place.name)}"
             say(Code.DEFINITION, f"step {quoted(line.step)} has number {line.no}, where the definition has {known}")
             return
-        step = self._steps.setdefault(line.no, Known(line.at))
+        step = self.steps.setdefault(line.no, KnownStep(line.at))
         ways = self._find(step, place, told, line)
         if not ways:
             counts = f"with fence {line.fence or 0} after {step.fence} and attempt {line.attempt} after {step.attempt}"
@@ -368,19 +374,19 @@ class ShownRun:
         if line.trigger == "planned" and place.phase == "main" and place.owner is None and line.event != "run_created":
             said_so = wrong_field("event", line.event, "run_created", "only that plans it")
             say(Code.CAUSE, f"step {quoted(line.step)}: {said_so}")
-        if line.trigger in ADOPTING and line.step not in {name for name, _ in self._causes.adoption.persons()}:
+        if line.trigger in ADOPTING and line.step not in {name for name, _ in self.causes.adoption.persons()}:
             said_so = "it is adopted, but the creation of the run does not name it"
             say(Code.ADOPTION, f"step {quoted(line.step)}: {said_so}")
         self._check_ground(step, line, place, said, say)
         self._remember(step, ways, told, line, place)
 
-    def _find(self, step: Known, place: PlannedRule, told: DialectLine, line: Line) -> frozenset[Way]:
+    def _find(self, step: KnownStep, place: PlannedRule, told: DialectLine, line: Line) -> frozenset[HiddenWay]:
         claims = (line.fence or 0) - step.fence - (line.trigger == "claimed")
         retries = 0 if line.attempt is None else line.attempt - step.attempt
         held = any(at.is_held for at in step.places) - (line.took is not None or line.trigger == "completed")
         if claims < 0 or retries < 0 or retries > claims + held:
             return frozenset()
-        shape = Shape(
+        shape = HopShape(
             line.trigger,
             str(told.target),
             claims > 0,
@@ -389,14 +395,14 @@ class ShownRun:
             place.retry.counts_losses,
             place.never,
         )
-        found = self._ways[told.kind].to(step.places, step.shown, shape)
+        found = self.ways[told.kind].to(step.places, step.shown, shape)
         if line.trigger == "cancelled" and not place.is_checked:
             # Without rules, a step leaves this state in the entry in which it enters it.
             found = frozenset(way for way in found if way.source.state != "validating")
         return found
 
     def _impossible(
-        self, step: Known, ways: frozenset[Way], line: Line, place: PlannedRule
+        self, step: KnownStep, ways: frozenset[HiddenWay], line: Line, place: PlannedRule
     ) -> tuple[tuple[Code, str], ...]:
         """Why no way to this hop is enabled; nothing if one of them is."""
         if place.rule is None and place.owner is not None:
@@ -410,25 +416,25 @@ class ShownRun:
                 return ()
         return found
 
-    def _hop(self, step: Known, way: Way, line: Line, place: PlannedRule) -> Hop:
-        past = Step(place.no, place.name, place.phase)
+    def _hop(self, step: KnownStep, way: HiddenWay, line: Line, place: PlannedRule) -> GuardedHop:
+        past = FollowedStep(place.no, place.name, place.phase)
         past.forget()
         past.forget_claim()
         past.leased, past.fence = way.source.is_held, step.fence
         past.seen_at, past.is_permit_unseen = step.seen_at, True
         past.attempt = line.attempt or step.attempt
         past.is_exhausted, past.tried = line.event == "hold_decided", None
-        past.was_held = place.name in self._causes.held
+        past.was_held = place.name in self.causes.held
         if step.claim is not None and step.claim.fence == line.fence:
             past.holder = step.claim.actor
-        verdict = verdict_in(self._causes.verdicts, place.name)
+        verdict = verdict_in(self.causes.verdicts, place.name)
         if line.trigger == "held":
             past.terms = gate_rule(terms_of(verdict))
         hop = replace(
             line, source=None if way.source.state == NEW else way.source.state, target=way.target.state, of=line.of
         )
-        kept = self._causes.adoption.deadlines.get(place.name)
-        return Hop(hop, past, place, self.contract, self._causes.asked, verdict, None, kept, self._causes.format)
+        kept = self.causes.adoption.deadlines.get(place.name)
+        return GuardedHop(hop, past, place, self.contract, self.causes.asked, verdict, None, kept, self.causes.format)
 
     def _check_fields(
         self, told: DialectLine, line: Line, place: PlannedRule, said: Mapping[str, Any], say: Say
@@ -454,7 +460,7 @@ class ShownRun:
             said_so = f"attempt {line.attempt}, but the definition allows {place.retry.max_attempts}"
             say(Code.ATTEMPT, f"step {quoted(line.step)}: {said_so}")
 
-    def _check_time(self, step: Known, ways: frozenset[Way], line: Line, say: Say) -> None:
+    def _check_time(self, step: KnownStep, ways: frozenset[HiddenWay], line: Line, say: Say) -> None:
         """Its duration is the time since its claim, and a timer of the line before it has come."""
         name = f"step {quoted(line.step)}"
         claim = step.claim if step.claim is not None and step.claim.fence == line.fence else None
@@ -464,7 +470,7 @@ class ShownRun:
         if before is not None and before.due_at is not None and step.fence == (line.fence or 0):
             self._check_due(name, before, ways, line, say)
 
-    def _check_lease(self, name: str, step: Known, claim: Line | None, line: Line, say: Say) -> None:
+    def _check_lease(self, name: str, step: KnownStep, claim: Line | None, line: Line, say: Say) -> None:
         if line.took is not None:
             if line.took != line.at - claim.at if claim is not None else line.took > line.at - step.seen_at:
                 say(Code.OUTCOME, f"{name}: metadata.duration_seconds is not the time since its claim")
@@ -478,7 +484,7 @@ class ShownRun:
         if is_lost and claim is not None and claim.due_at is not None and line.at <= claim.due_at:
             say(Code.TIMER, f"{name}: its lease is lost at {line.at}, but it holds until {claim.due_at}")
 
-    def _check_due(self, name: str, before: Line, ways: frozenset[Way], line: Line, say: Say) -> None:
+    def _check_due(self, name: str, before: Line, ways: frozenset[HiddenWay], line: Line, say: Say) -> None:
         """A timer that the line before shows has come, and a decision is not later than its deadline."""
         state, gate, due_at = TARGETS.get(before.trigger), self.contract.places[line.no].gate, before.due_at or 0
         is_plain = gate is not None and not gate.escalate and not gate.remind
@@ -491,7 +497,7 @@ class ShownRun:
         if is_timed and line.at < due_at:
             say(Code.TIMER, f"{name}: {quoted(line.trigger)} came before it was due at {due_at}")
         is_late = line.event in DECIDES and before.seq != line.seq and line.at >= due_at
-        if is_late and state != "retrying" and not (self._causes.format < 2 and state == "awaiting_event"):
+        if is_late and state != "retrying" and not (self.causes.format < 2 and state == "awaiting_event"):
             say(Code.TIMER, f"{name}: {quoted(line.event)} counts at {line.at}, but its deadline was {due_at}")
 
     def _check_gate(self, line: Line, say: Say) -> None:
@@ -500,13 +506,13 @@ class ShownRun:
         gate, rule = place.gate, place.rule
         if line.event != "gate_decided" or gate is None or rule is None or rule.approval is None:
             return
-        needs = [self._steps.get(self.contract.numbers[edge.step]) for edge in rule.depends_on]
+        needs = [self.steps.get(self.contract.numbers[edge.step]) for edge in rule.depends_on]
         if (
             place.owner is not None
             or not needs
             or gate.deadline is None
             or gate.escalate
-            or self._causes.adoption.deadlines
+            or self.causes.adoption.deadlines
         ):
             return
         ended = [step.seen_at for step in needs if step is not None and step.has_ended]
@@ -522,15 +528,15 @@ class ShownRun:
         if place.phase == "main":
             for edge in place.rule.depends_on if place.owner is None else ():
                 no = self.contract.numbers[edge.step]
-                other = self._steps.get(no)
-                if no not in self._final and (other is None or not other.may_be(*edge.allow)):
+                other = self.steps.get(no)
+                if no not in self.final and (other is None or not other.may_be(*edge.allow)):
                     said = f"it is {quoted(line.trigger)} before step {quoted(edge.step)}, on which it depends"
                     say(Code.DEPENDENCY, f"{name}: {said}, has ended like that")
-            if line.trigger in GOES_ON and (limit := self._limit) is not None and line.at >= limit:
+            if line.trigger in GOES_ON and (limit := self.causes.limit) is not None and line.at >= limit:
                 said = f"{quoted(line.trigger)} at {line.at}, but the timeout of the run ended at {limit}"
                 say(Code.TIMER, f"{name}: {said}")
 
-    def _check_of(self, ways: frozenset[Way], line: Line, place: PlannedRule, say: Say) -> None:
+    def _check_of(self, ways: frozenset[HiddenWay], line: Line, place: PlannedRule, say: Say) -> None:
         """A step opens by the last of those that it depends on, and in the entry in which that ended."""
         if place.owner is not None or place.phase != "main" or place.rule is None or not ways:
             return
@@ -540,7 +546,7 @@ class ShownRun:
             self._check_opener(line, place, [edge.step for edge in place.rule.depends_on], say)
 
     def _check_canceller(self, line: Line, place: PlannedRule, say: Say) -> None:
-        named = self._steps.get(self.contract.numbers.get(line.of or "", -1))
+        named = self.steps.get(self.contract.numbers.get(line.of or "", -1))
         is_stopped = line.of is None and self._stopped_in == line.seq and line.took is None
         is_stopped = is_stopped and line.event != "cancel_requested" and not place.awaits_child
         if is_stopped or (line.of is not None and (named is None or not named.may_be("failed"))):
@@ -550,7 +556,7 @@ class ShownRun:
         if not names and line.event not in ("run_started", "slot_granted"):
             why = "it depends on no step"
             say(Code.CAUSE, wrong_field("event", line.event, "run_started or slot_granted", why))
-        known = [step for name in names if (step := self._steps.get(self.contract.numbers[name])) is not None]
+        known = [step for name in names if (step := self.steps.get(self.contract.numbers[name])) is not None]
         last = max((step for step in known if step.settled), key=lambda step: step.settled, default=None)
         if line.trigger != "dependency_unmet":
             names = [] if last is None or last.last is None else [str(last.last.step)]
@@ -559,13 +565,7 @@ class ShownRun:
             said = wrong_field("of", line.of, expected, "that is the step that leads to it")
             say(Code.DEPENDENCY, f"step {quoted(place.name)}: {said}")
 
-    @property
-    def _limit(self) -> int | None:
-        """When the timeout of the run has ended for certain: its start may be hidden."""
-        timeout = self.contract.document.timeout
-        return None if timeout is None or self._began_at is None else self._began_at + timeout
-
-    def _check_ground(self, step: Known, line: Line, place: PlannedRule, said: Mapping[str, Any], say: Say) -> None:
+    def _check_ground(self, step: KnownStep, line: Line, place: PlannedRule, said: Mapping[str, Any], say: Say) -> None:
         allowed = tuple(_grounds(line, place))
         if line.trigger == "claimed" and step.is_lost and line.fence == step.fence + 1:
             allowed = ("reclaimed",)
@@ -574,7 +574,9 @@ class ShownRun:
             found = wrong_field("ground", said.get("ground"), expected, "that is why it happened")
             say(Code.CAUSE, f"step {quoted(line.step)}: {found}")
 
-    def _remember(self, step: Known, ways: frozenset[Way], told: DialectLine, line: Line, place: PlannedRule) -> None:
+    def _remember(
+        self, step: KnownStep, ways: frozenset[HiddenWay], told: DialectLine, line: Line, place: PlannedRule
+    ) -> None:
         if ways:
             step.places = frozenset(way.target for way in ways)
         else:
@@ -589,17 +591,30 @@ class ShownRun:
         if line.trigger in ("claimed", "lease_lost"):
             step.is_lost = line.trigger == "lease_lost"
         if line.trigger not in ("planned", *ADOPTING) and place.phase == "main" and line.event != "cancel_requested":
-            self._began_at = self._began_at or line.at
+            self.causes.began_at = self.causes.began_at or line.at
         if target in ENDED:
             self._settled += 1
             step.settled = self._settled
         if target == "failed" and place.phase != "undo":
-            self._failures.append((line.category, line.error))
+            self.failures.append((line.category, line.error))
             if place.owner is None and place.rule is not None and place.rule.on_failure != "continue":
                 self._stopped_in = self._stopped_in or line.seq
 
-    # -- the run -----------------------------------------------------------------------------------------------------
-    def _run(self, told: DialectLine, line: Line, said: Mapping[str, Any], say: Say) -> None:
+    def close(self, told: DialectLine, say: Say) -> None:
+        """Follow the closing line."""
+        self.causes.enter(told, told.raw["metadata"], say)
+        self._run.close(told, say)
+
+
+class ShownState:
+    """The lines of the run itself, among those of its steps."""
+
+    def __init__(self, run: ShownRun) -> None:
+        self.contract, self._judged, self._ways = run.contract, run.judged, run.ways
+        self._final, self._steps, self._failures, self._causes = run.final, run.steps, run.failures, run.causes
+        self._ended: str | None = None
+
+    def take(self, told: DialectLine, line: Line, said: Mapping[str, Any], say: Say) -> None:
         trigger = line.trigger
         self._check_run_fields(told, line, said, say)
         if trigger not in RUN_TRIGGERS | STEP_TRIGGERS:
@@ -608,7 +623,7 @@ class ShownRun:
         self._check_run_cause(told, line, say)
         if trigger == "started":
             began = self._causes.adoption.began_at
-            self._began_at = line.at if began is None else min(began, line.at)
+            self._causes.began_at = line.at if began is None else min(began, line.at)
         ground = said.get("ground")
         if trigger not in STOPS and ground not in (allowed := tuple(self._grounds(line))):
             expected = " or ".join(map(str, allowed))
@@ -733,7 +748,7 @@ class ShownRun:
             failed = [no for no, step in self._steps.items() if not step.may_be(*(ENDED - {"failed"}))]
             if any(self.contract.places[no].owner is None for no in failed):
                 say(Code.ENDING, "the run succeeds, but a step in it failed")
-            if (limit := self._limit) is not None and line.at >= limit and line.event != "time_came":
+            if (limit := self._causes.limit) is not None and line.at >= limit and line.event != "time_came":
                 say(Code.TIMER, f"the run succeeds at {line.at}, but its timeout ended at {limit}")
         if line.trigger in ("undone", "undo_failed"):
             self._check_undone(line, say)
@@ -778,7 +793,6 @@ class ShownRun:
     def close(self, told: DialectLine, say: Say) -> None:
         """Follow the closing line."""
         said = told.raw["metadata"]
-        self._causes.enter(told, said, say)
         canonical = said["canonical"]
         if (self._ended or canonical in RUN_ENDED) and canonical != self._ended:
             expected = self._ended or "a state that is no end"

@@ -1,12 +1,12 @@
-"""Checks relations between the parts of a document: order, tiers, completion, compensation.
+"""Checks relations between the parts of a document: order, tiers, completion, compensation, duties; and warns.
 
-Each check yields findings and continues. `stepkeep.definition.native.graph` checks the graph, `borrowed` checks
-expressions and handlers. The front end calls it.
+Each check yields findings and continues. `stepkeep.definition.native.graph` checks the graph, `build` expressions and
+handlers. The front end calls it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -18,11 +18,17 @@ from stepkeep.dialects.action.written import (
     TIERS,
     Action,
     Capability,
+    SodConstraint,
     Tier,
+    WorkflowV1,
     is_manual,
     is_operation,
+    is_side_effecting,
     tier_of,
 )
+from stepkeep.kernel import definition as kernel
+from stepkeep.kernel.definition import Definition, Effect
+from stepkeep.kernel.people.separation import REQUESTER
 
 
 def check_document(data: dict[str, Any], parts: Parts) -> Iterator[Finding]:
@@ -182,3 +188,152 @@ def _capability(name: str, capability: Capability, path: Path) -> Iterator[Findi
     for key, written in schemas.items():
         if written is not None:
             yield from schema_findings(written, (*path, key))
+
+
+# -- lint ----------------------------------------------------------------------------------------------------------
+def lint(written: WorkflowV1, definition: Definition, parts: Parts) -> list[Finding]:
+    """All advice on one document."""
+    return [
+        *_waits_without_end(definition),
+        *_effects_that_stay(definition),
+        *_irreversible_without_approval(written, definition, parts),
+        *_promises_that_nothing_keeps(written),
+        *_repeated_effects(written, parts),
+        *_nothing_known(written),
+        *_not_active(written),
+    ]
+
+
+def _waits_without_end(definition: Definition) -> Iterator[Finding]:
+    """The format has no limit on how long people may take."""
+    for place, step in enumerate(definition.steps):
+        if step.hold is not None and step.hold.deadline is None:
+            said = f"Action `{step.name}` may wait for its approval forever."
+            yield Finding(("actions", place, "actionId"), said, "Add `approvalDeadlineMs`.")
+        if step.completion == "manual" and step.completion_deadline is None:
+            said = f"Action `{step.name}` may wait for its manual completion forever."
+            yield Finding(("actions", place, "actionId"), said, "Add `completionDeadlineMs`.")
+
+
+def _effects_that_stay(definition: Definition) -> Iterator[Finding]:
+    """Section 4: a side effect without metadata is recorded as not compensable."""
+    for place, step in enumerate(definition.steps):
+        if step.effect is Effect.WRITE and step.undo is None:
+            said = f"Action `{step.name}` has a side effect that cannot be compensated: a rollback stays partial."
+            hint = "Give its capability a compensationOperation and a compensationInputSchema."
+            yield Finding(("actions", place, "actionId"), said, hint)
+
+
+def _irreversible_without_approval(written: WorkflowV1, definition: Definition, parts: Parts) -> Iterator[Finding]:
+    """A side effect that nothing takes back, and that no person looks at before or during it."""
+    for place, (action, step) in enumerate(zip(written.actions, definition.steps, strict=True)):
+        stays = is_side_effecting(parts.capability_of(action)) and step.undo is None
+        if stays and step.hold is None and step.completion != "manual":
+            said = f"Action `{step.name}` cannot be taken back and no gate approves it."
+            hint = "Ask for `executionTierOverride: HumanApprove`, or `requiresApproval` of its capability."
+            yield Finding(("actions", place, "actionId"), said, hint)
+
+
+def _promises_that_nothing_keeps(written: WorkflowV1) -> Iterator[Finding]:
+    """Parts of the safety metadata and a tier that the engine does not act on."""
+    if written.execution_tier == "Assisted":
+        yield _as_auto(("executionTier",))
+    for place, action in enumerate(written.actions):
+        if action.execution_tier_override == "Assisted":
+            yield _as_auto(("actions", place, "executionTierOverride"))
+    for name, capability in (written.capabilities or {}).items():
+        path = ("capabilities", name, "safety")
+        if capability.safety.default_tier == "Assisted":
+            yield _as_auto((*path, "defaultTier"))
+        for key, given in (
+            ("supportsDryRun", capability.safety.supports_dry_run),
+            ("supportsRollback", capability.safety.supports_rollback),
+        ):
+            if given:
+                hint = "A rollback runs the compensationOperation of a capability." if key == "supportsRollback" else ""
+                said = f"`{key}` of `{name}` is not used yet."
+                yield Finding((*path, key), said, hint, key=True, ignored=True)
+
+
+def _as_auto(path: Path) -> Finding:
+    said = "`Assisted` runs like `Auto`: no person is asked."
+    return Finding(path, said, "Write `HumanApprove` where a person must agree first.", ignored=True)
+
+
+def _repeated_effects(written: WorkflowV1, parts: Parts) -> Iterator[Finding]:
+    """Handlers run at least once: an effect that is not idempotent may happen twice."""
+    for place, action in enumerate(written.actions):
+        capability = parts.capability_of(action)
+        if capability is not None and not capability.safety.idempotent and action.retry_policy.max_attempts > 1:
+            times = action.retry_policy.max_attempts
+            said = f"`{action.handler}` is not idempotent, and action `{action.action_id}` may be tried {times} times."
+            hint = "Write `retryPolicy: {maxAttempts: 1}`, or let its handler use the idempotency key."
+            yield Finding(("actions", place, "actionId"), said, hint)
+
+
+def _nothing_known(written: WorkflowV1) -> Iterator[Finding]:
+    """Section 4: without metadata nothing counts as a side effect, so nothing is ever compensated."""
+    if written.capabilities is None:
+        said = "There is no `capabilities` section, so no action counts as a side effect and none is compensated."
+        yield Finding(("actions",), said, "Add one that says what each operation does.", key=True)
+
+
+def _not_active(written: WorkflowV1) -> Iterator[Finding]:
+    """A version that is kept and never runs."""
+    if not written.active:
+        said = "This version is not active: it is published, and no run of it may start."
+        yield Finding(("active",), said, "Set `active` to true in the version that is to run.")
+
+
+# -- duties --------------------------------------------------------------------------------------------------------
+NOT_THE_REQUESTER = frozenset({"MakerChecker", "HazardousZoneNoSelfApproval", "RemoteEstopRequesterSeparation"})
+"""Kinds that keep the person who asked for the run from approving an action of it."""
+
+DUAL = "SafetyClassifiedZoneDualApproval"
+FIELDS = {
+    "DistinctApprovers": ("minimumApprovers", "minimum_approvers"),
+    "IncompatibleDuties": ("dutyKeys", "duty_keys"),
+    "SpecialistApproval": ("requiredRoles", "required_roles"),
+}
+"""What a kind needs besides its name: the key, and the field of the model."""
+
+
+def check_constraints(constraints: Sequence[SodConstraint], actions: Collection[str]) -> Iterator[Finding]:
+    """Every problem of the constraints of a document."""
+    for place, constraint in enumerate(constraints):
+        path: Path = ("sodConstraints", place)
+        needed = FIELDS.get(constraint.kind)
+        if needed is not None and not getattr(constraint, needed[1]):
+            yield Finding(path, f"`{constraint.kind}` needs `{needed[0]}`.", "Add it.")
+        for key, field in FIELDS.values():
+            if getattr(constraint, field) and needed != (key, field):
+                said = f"`{key}` means nothing for `{constraint.kind}`."
+                yield Finding((*path, key), said, "Remove it.", key=True)
+        for number, name in enumerate(constraint.duty_keys):
+            if name not in actions:
+                at = (*path, "dutyKeys", number)
+                yield Finding(at, f"There is no action `{name}`.", did_you_mean(name, actions))
+        if constraint.kind == "IncompatibleDuties" and len(set(constraint.duty_keys)) == 1:
+            yield Finding((*path, "dutyKeys"), "`IncompatibleDuties` takes two actions or more.", "Name the others.")
+
+
+def duties_of(constraints: Sequence[SodConstraint]) -> tuple[kernel.Duty, ...]:
+    """The duties of a run."""
+    kinds = [one for one in constraints if one.kind == "IncompatibleDuties"]
+    return tuple(kernel.Incompatible(steps=tuple(one.duty_keys)) for one in kinds)
+
+
+def quorum_of(constraints: Sequence[SodConstraint]) -> int:
+    """How many people approve an action."""
+    asked = [one.minimum_approvers or 1 for one in constraints if one.kind == "DistinctApprovers"]
+    return max([1, *asked, *(2 for one in constraints if one.kind == DUAL)])
+
+
+def excluded_by(constraints: Sequence[SodConstraint]) -> tuple[str, ...]:
+    """The people who may not approve an action."""
+    return (REQUESTER,) if any(one.kind in NOT_THE_REQUESTER for one in constraints) else ()
+
+
+def roles_of(constraints: Sequence[SodConstraint]) -> tuple[str, ...]:
+    """The roles of which an approver needs one."""
+    return tuple(dict.fromkeys(role for one in constraints for role in one.required_roles))

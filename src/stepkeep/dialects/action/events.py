@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from stepkeep.dialects.action.evidence import evidence_of, is_ending, may_be_evidence
-from stepkeep.dialects.action.plan import plan_of
 from stepkeep.dialects.action.shapes import Shape, error_shape, filled
+from stepkeep.dialects.action.signal import plan_of
 from stepkeep.dialects.dialect import DomainEvent, LogLine
 
 OF_RUN = {

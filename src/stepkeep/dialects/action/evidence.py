@@ -13,19 +13,19 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from stepkeep.dialects.action.compensation import compensation_summary, not_compensable
-from stepkeep.dialects.action.plan import plan_id, plan_of
 from stepkeep.dialects.action.shapes import (
     ENDINGS,
     OUTCOMES,
     Shape,
     action_of,
+    completion_order,
     error_shape,
     filled,
     key_of,
     operation_of,
     written_steps,
 )
+from stepkeep.dialects.action.signal import plan_id, plan_of
 from stepkeep.kernel.machine.states import STEP_TERMINAL
 
 SYSTEM = {"kind": "System"}
@@ -44,7 +44,7 @@ EXPIRED = "expired"
 """The outcome where a deadline passed without a decision."""
 
 
-class Draft(NamedTuple):
+class DraftEntry(NamedTuple):
     """An entry before it has a number and a hash; drafts sort by the journal entry that records them."""
 
     seq: int
@@ -56,7 +56,7 @@ class Draft(NamedTuple):
     payload: Shape
 
 
-class Journal:
+class EvidenceJournal:
     """The canonical lines of a run: where attempts and hooks ended, and the time and hash of each journal entry."""
 
     def __init__(self, lines: Sequence[Mapping[str, Any]]) -> None:
@@ -105,7 +105,7 @@ def is_ending(line: Mapping[str, Any]) -> bool:
 
 def evidence_of(canonical: Mapping[str, Any], lines: Sequence[Mapping[str, Any]]) -> list[Shape]:
     """All evidence of a run, in journal order."""
-    run, journal = canonical["run"], Journal(canonical["journal"])
+    run, journal = canonical["run"], EvidenceJournal(canonical["journal"])
     workspace = canonical["definition"].get("about", {}).get("workspaceId")
     drafts = [*_attempts(canonical, journal), *_decisions(canonical, journal), *_endings(canonical, lines)]
     drafts += [*_hooks(canonical, journal), *_run_ending(canonical, lines), *_violations(canonical, journal)]
@@ -152,7 +152,7 @@ def verify_evidence(entries: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 # -- what happened ---------------------------------------------------------------------------------------------------
-def _attempts(canonical: Mapping[str, Any], journal: Journal) -> Iterator[Draft]:
+def _attempts(canonical: Mapping[str, Any], journal: EvidenceJournal) -> Iterator[DraftEntry]:
     run, written = canonical["run"], written_steps(canonical)
     for place, step in enumerate(canonical["steps"]):
         undo = step["phase"] == "undo"
@@ -173,7 +173,7 @@ def _attempts(canonical: Mapping[str, Any], journal: Journal) -> Iterator[Draft]
             )
             summary = f"Attempt {attempt['number']} of {what}: {outcome}"
             seq = journal.end_of_attempt(step["name"], attempt["fence"])
-            yield Draft(seq, 1, place, "Action", summary, MACHINE, payload)
+            yield DraftEntry(seq, 1, place, "Action", summary, MACHINE, payload)
 
 
 def _output_of(run: Mapping[str, Any], step: Mapping[str, Any], digest: str | None) -> list[Shape] | None:
@@ -184,7 +184,7 @@ def _output_of(run: Mapping[str, Any], step: Mapping[str, Any], digest: str | No
     return [{"kind": "Artifact", "uri": uri, "contentType": "application/json", "sha256": digest}]
 
 
-def _decisions(canonical: Mapping[str, Any], journal: Journal) -> Iterator[Draft]:
+def _decisions(canonical: Mapping[str, Any], journal: EvidenceJournal) -> Iterator[DraftEntry]:
     """Decisions of people, and deadlines that passed without one: of held actions, and of manual completions."""
     steps = {step["name"]: (place, step) for place, step in enumerate(canonical["steps"])}
     signed = plan_of(canonical)["digestSha256"]
@@ -216,10 +216,12 @@ def _decisions(canonical: Mapping[str, Any], journal: Journal) -> Iterator[Draft
         )
         what = "Manual completion" if kind == "manualCompletion" else "Approval"
         actor = SYSTEM if said is None else {"kind": "User", "userId": facts["actor"]}
-        yield Draft(facts["seq"], 2, place, category, f"{what} of {step['name']}: {said or EXPIRED}", actor, payload)
+        yield DraftEntry(
+            facts["seq"], 2, place, category, f"{what} of {step['name']}: {said or EXPIRED}", actor, payload
+        )
 
 
-def _violations(canonical: Mapping[str, Any], journal: Journal) -> Iterator[Draft]:
+def _violations(canonical: Mapping[str, Any], journal: EvidenceJournal) -> Iterator[DraftEntry]:
     """Acts that were refused because the duties of their person rule them out."""
     steps = {step["name"]: (place, step) for place, step in enumerate(canonical["steps"])}
     for line in journal.lines:
@@ -231,10 +233,10 @@ def _violations(canonical: Mapping[str, Any], journal: Journal) -> Iterator[Draf
         payload = _about(canonical["run"], step, "violation") | {"rule": detail["rule"], "reason": detail["reason"]}
         actor = {"kind": "User", "userId": facts["actor"]}
         said = f"Refused at {step['name']}: {detail['rule']}"
-        yield Draft(facts["seq"], 2, place, "PolicyViolation", said, actor, payload)
+        yield DraftEntry(facts["seq"], 2, place, "PolicyViolation", said, actor, payload)
 
 
-def _endings(canonical: Mapping[str, Any], lines: Sequence[Mapping[str, Any]]) -> Iterator[Draft]:
+def _endings(canonical: Mapping[str, Any], lines: Sequence[Mapping[str, Any]]) -> Iterator[DraftEntry]:
     """The terminal transition of every action."""
     run = canonical["run"]
     steps = {step["name"]: (place, step) for place, step in enumerate(canonical["steps"])}
@@ -255,10 +257,10 @@ def _endings(canonical: Mapping[str, Any], lines: Sequence[Mapping[str, Any]]) -
             }
         )
         summary = f"Action {step['name']}: {line['to_state']}"
-        yield Draft(facts["seq"], 3, place, "Action", summary, SYSTEM, payload)
+        yield DraftEntry(facts["seq"], 3, place, "Action", summary, SYSTEM, payload)
 
 
-def _hooks(canonical: Mapping[str, Any], journal: Journal) -> Iterator[Draft]:
+def _hooks(canonical: Mapping[str, Any], journal: EvidenceJournal) -> Iterator[DraftEntry]:
     """The terminal transition of every compensation hook."""
     run = canonical["run"]
     for place, step in enumerate(canonical["steps"]):
@@ -275,10 +277,10 @@ def _hooks(canonical: Mapping[str, Any], journal: Journal) -> Iterator[Draft]:
             }
         )
         seq, summary = journal.entered(step["name"], step["state"]), f"Compensation of {action_of(step)}: {outcome}"
-        yield Draft(seq, 3, place, "Action", summary, SYSTEM, payload)
+        yield DraftEntry(seq, 3, place, "Action", summary, SYSTEM, payload)
 
 
-def _run_ending(canonical: Mapping[str, Any], lines: Sequence[Mapping[str, Any]]) -> Iterator[Draft]:
+def _run_ending(canonical: Mapping[str, Any], lines: Sequence[Mapping[str, Any]]) -> Iterator[DraftEntry]:
     """The end of the run, with its compensation summary; before it, every effect that could not be undone."""
     run = canonical["run"]
     steps = {step["name"]: (place, step) for place, step in enumerate(canonical["steps"])}
@@ -289,7 +291,7 @@ def _run_ending(canonical: Mapping[str, Any], lines: Sequence[Mapping[str, Any]]
         for name in not_compensable(canonical, lines):
             place, step = steps[name]
             payload = _about(run, step, "notCompensable") | {"endedAtIso": at, "outcome": "NotCompensable"}
-            yield Draft(seq, 4, place, "Action", f"Action {name} cannot be compensated", SYSTEM, payload)
+            yield DraftEntry(seq, 4, place, "Action", f"Action {name} cannot be compensated", SYSTEM, payload)
         payload = filled(
             {
                 "kind": "run",
@@ -302,7 +304,7 @@ def _run_ending(canonical: Mapping[str, Any], lines: Sequence[Mapping[str, Any]]
                 "compensation": compensation_summary(canonical, lines),
             }
         )
-        yield Draft(seq, 5, len(steps), "System", f"Run {line['to_state']}", SYSTEM, payload)
+        yield DraftEntry(seq, 5, len(steps), "System", f"Run {line['to_state']}", SYSTEM, payload)
 
 
 def _about(run: Mapping[str, Any], step: Mapping[str, Any], kind: str) -> Shape:
@@ -313,3 +315,61 @@ def _about(run: Mapping[str, Any], step: Mapping[str, Any], kind: str) -> Shape:
         "correlationId": run["correlation_id"],
         "idempotencyKey": key_of(run["id"], step),
     }
+
+
+# -- compensation --------------------------------------------------------------------------------------------------
+STATES = {"succeeded": "Succeeded", "failed": "Failed", "cancelled": "Cancelled", "skipped": "Cancelled"}
+
+
+def compensation_summary(canonical: Mapping[str, Any], lines: Sequence[Mapping[str, Any]]) -> Shape | None:
+    """The result for the run's side effects; None while there is nothing to report."""
+    run, written = canonical["run"], written_steps(canonical)
+    hooks = {action_of(step): step for step in canonical["steps"] if step["phase"] == "undo"}
+    backwards = {name: place for place, name in enumerate(completion_order(lines)[::-1])}
+    stays = not_compensable(canonical, lines)
+    if not hooks and not stays:
+        return None
+    ordered = sorted(hooks, key=lambda name: backwards.get(name, len(backwards)))
+    entries = [_entry(run["id"], written[name], hooks[name]) for name in ordered]
+    return {
+        "status": _status(run, entries, stays),
+        "actions": entries,
+        "notCompensable": stays,
+    }
+
+
+def not_compensable(canonical: Mapping[str, Any], lines: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Actions of a failed run whose side effect happened and has no hook, last completed first."""
+    if canonical["run"]["state"] not in ("failed", "rolled_back", "compensating"):
+        return []
+    hookless = {
+        step["name"]
+        for step in canonical["definition"]["steps"]
+        if step.get("effect", "read") != "read" and step.get("undo") is None
+    }
+    return [name for name in completion_order(lines)[::-1] if name in hookless]
+
+
+def _status(run: Mapping[str, Any], entries: Sequence[Shape], stays: Sequence[str]) -> str:
+    """An effect that is left without an entry, such as one in doubt, makes the run's own rollback partial."""
+    outcomes = {entry["outcome"] for entry in entries}
+    if not outcomes <= set(STATES.values()):
+        return "running"
+    is_whole = outcomes <= {"Succeeded"} and not stays and run["rollback"] != "partial"
+    return "complete" if is_whole else "partial"
+
+
+def _entry(run_id: str, written: Mapping[str, Any], step: Mapping[str, Any]) -> Shape:
+    waits = "Pending" if step["state"] in ("pending", "ready") else "Running"
+    return filled(
+        {
+            "actionId": action_of(step),
+            "compensationOperation": operation_of(written, undo=True),
+            "idempotencyKey": key_of(run_id, step),
+            "outcome": STATES.get(step["state"], waits),
+            "attempts": step["attempts"],
+            "startedAtIso": step["started_at"],
+            "endedAtIso": step["ended_at"],
+            "error": error_shape(step["category"], step["error"]),
+        }
+    )

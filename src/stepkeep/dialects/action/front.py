@@ -9,14 +9,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from stepkeep.definition.findings import Finding
-from stepkeep.dialects.action.borrowed import check_contents, check_edges
-from stepkeep.dialects.action.build import build
-from stepkeep.dialects.action.checks import check_document
-from stepkeep.dialects.action.duties import check_constraints
-from stepkeep.dialects.action.lint import lint
+from stepkeep.dialects.action.build import build, check_contents, check_edges
+from stepkeep.dialects.action.checks import check_constraints, check_document, lint
 from stepkeep.dialects.action.parts import is_graph, parts_of
 from stepkeep.dialects.action.written import WorkflowV1
-from stepkeep.dialects.format import Format, Reading
+from stepkeep.dialects.format import Format, FormatReading
 
 _OTHER_WORDS = {
     "parameters": "Write `inputs`; what a run is started with is `${{ input }}`.",
@@ -29,7 +26,7 @@ _OTHER_WORDS = {
 }
 
 
-def _problems(reading: Reading[WorkflowV1]) -> Iterator[Finding]:
+def _problems(reading: FormatReading[WorkflowV1]) -> Iterator[Finding]:
     data = reading.data
     parts = parts_of(data)
     tangles = check_edges(parts, by_edges="edges" in data)

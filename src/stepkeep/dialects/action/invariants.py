@@ -7,7 +7,7 @@ first line of an action gives its dependencies, its order and its completion mod
 from __future__ import annotations
 
 from stepkeep.dialects.dialect import Say
-from stepkeep.dialects.timeline import Change, Timeline, decided_in_time, invariants, late_enough
+from stepkeep.dialects.timeline import ShownChange, Timeline, decided_in_time, invariants, late_enough
 
 ENDED = frozenset({"Succeeded", "Failed", "Cancelled"})
 WAITING = "WaitingForManualCompletion"
@@ -26,7 +26,7 @@ class ActionTimeline(Timeline):
         self.failed: str | None = None
         self.started: list[tuple[int, int, tuple[int, str]]] = []
 
-    def take(self, change: Change) -> None:
+    def take(self, change: ShownChange) -> None:
         super().take(change)
         if change.enters(*ENDED):
             self.settled_at[change.step] = change.facts["seq"]
@@ -54,11 +54,11 @@ class ActionTimeline(Timeline):
         return [self.after(name) for name in ordered] == before
 
 
-def _starts(change: Change) -> bool:
+def _starts(change: ShownChange) -> bool:
     return change.source == "Pending" and change.enters("Running")
 
 
-def _predecessors_are_done(timeline: ActionTimeline, change: Change, say: Say) -> None:
+def _predecessors_are_done(timeline: ActionTimeline, change: ShownChange, say: Say) -> None:
     """In a sequence any ending will do; an edge needs success."""
     if not _starts(change):
         return
@@ -70,7 +70,7 @@ def _predecessors_are_done(timeline: ActionTimeline, change: Change, say: Say) -
             say(f"action {change.step} starts although {name}, which it needs, is {state}")
 
 
-def _dispatch_goes_by_order(timeline: ActionTimeline, change: Change, say: Say) -> None:
+def _dispatch_goes_by_order(timeline: ActionTimeline, change: ShownChange, say: Say) -> None:
     """Of actions that became runnable together and are claimed together, the lower order goes first."""
     if not _starts(change) or change.facts.get("because") != "claimed":
         return
@@ -81,17 +81,17 @@ def _dispatch_goes_by_order(timeline: ActionTimeline, change: Change, say: Say) 
     timeline.started = [*(entry for entry in timeline.started if entry[0] == seq), (seq, since, rank)]
 
 
-def _no_start_after_a_failure(timeline: ActionTimeline, change: Change, say: Say) -> None:
+def _no_start_after_a_failure(timeline: ActionTimeline, change: ShownChange, say: Say) -> None:
     if _starts(change) and timeline.failed is not None:
         say(f"action {change.step} starts although {timeline.failed} has failed")
 
 
-def _the_run_starts_first(timeline: ActionTimeline, change: Change, say: Say) -> None:
+def _the_run_starts_first(timeline: ActionTimeline, change: ShownChange, say: Say) -> None:
     if _starts(change) and timeline.run in (None, "Pending"):
         say(f"action {change.step} starts while the run is {timeline.run or 'not created'}")
 
 
-def _manual_means_manual(timeline: ActionTimeline, change: Change, say: Say) -> None:
+def _manual_means_manual(timeline: ActionTimeline, change: ShownChange, say: Say) -> None:
     if not change.step or change.source is None:
         return
     manual = timeline.facts[change.step].get("completion") == "manual"
@@ -101,14 +101,14 @@ def _manual_means_manual(timeline: ActionTimeline, change: Change, say: Say) -> 
         say(f"action {change.step} succeeds without its manual completion")
 
 
-def _a_signal_ends_the_wait(timeline: ActionTimeline, change: Change, say: Say) -> None:
+def _a_signal_ends_the_wait(timeline: ActionTimeline, change: ShownChange, say: Say) -> None:
     if change.source != WAITING or change.facts.get("event") == "completion_signalled":
         return
     if change.target == "Succeeded" or change.facts.get("because") not in UNSIGNALLED:
         say(f"action {change.step} leaves {WAITING} for {change.target} without a signal")
 
 
-def _attempts_are_bounded(timeline: ActionTimeline, change: Change, say: Say) -> None:
+def _attempts_are_bounded(timeline: ActionTimeline, change: ShownChange, say: Say) -> None:
     if not change.step:
         return
     facts = timeline.facts.get(change.step, change.facts)
@@ -119,7 +119,7 @@ def _attempts_are_bounded(timeline: ActionTimeline, change: Change, say: Say) ->
         say(f"action {change.step} is at attempt {attempt}, and at most {most} are allowed")
 
 
-def _endings_agree(timeline: ActionTimeline, change: Change, say: Say) -> None:
+def _endings_agree(timeline: ActionTimeline, change: ShownChange, say: Say) -> None:
     if not change.enters_run(*ENDED):
         return
     for name, state in timeline.steps.items():
@@ -129,7 +129,7 @@ def _endings_agree(timeline: ActionTimeline, change: Change, say: Say) -> None:
             say(f"the run is Succeeded although action {name} is Failed")
 
 
-def _every_line_is_evidence(timeline: ActionTimeline, change: Change, say: Say) -> None:
+def _every_line_is_evidence(timeline: ActionTimeline, change: ShownChange, say: Say) -> None:
     if not (change.facts.get("run_id") and change.facts.get("correlation_id")):
         say("a transition does not say which run it belongs to and what it is correlated with")
     ran = bool(change.step) and timeline.steps.get(change.step) in ("Running", WAITING)

@@ -9,11 +9,43 @@ the RunV1 of its companions; open questions are answered by the design.
 
 from __future__ import annotations
 
-from stepkeep.dialects.action.defaults import DEFAULTS
 from stepkeep.dialects.action.invariants import INVARIANTS
-from stepkeep.dialects.dialect import Judged
-from stepkeep.dialects.machine import ANY, Arrow, Extension, Forbidden, MachineView
+
+# ruff: noqa: E501 - a table: one question per line
+from stepkeep.dialects.dialect import Default, Judged
+from stepkeep.dialects.machine import ANY, Arrow, Extension, ForbiddenPair, MachineView
 from stepkeep.dialects.projection import RunView, Seen
+
+# fmt: off
+DEFAULTS = (
+    Default("What does the limit count?", "maxAttempts counts all executions, the first included; 3 unless written, 1 to 10", "003 §3.1"),
+    Default("Backoff", "exponential: initialBackoffMs 1000 × backoffMultiplier 2.0, at most maxBackoffMs 30000", "003 §3.1"),
+    Default("Is a timeout retried?", "yes, within attempts; the attempt's result is timeout", "003 §3.2"),
+    Default("Are unknown errors retried?", "yes, until maxAttempts is exhausted, whatever retryableErrors says", "003 §3.1"),
+    Default("Validation failure, governance denial, auth, business conflict", "never retried; retryableErrors may not name them", "003 §3.1"),
+    Default("Attempt timeout", "timeoutMs, 300000 unless written", "003 §3.2"),
+    Default("Policy denial", "failed", "003 §3.1"),
+    Default("A hook fails", "go on with the others; the run ends Failed with a partial rollback", "003 §4"),
+    Default("Full rollback ends as", "Failed, with the compensation summary attached", "003 §4"),
+    Default("Which policy applies?", "fail-fast: abort, for every action", "003 §1.3"),
+    Default("When does rollback start?", "whenever a run fails after a side-effecting action succeeded", "003 §4"),
+    Default("Which steps are undone?", "succeeded ones whose capability has a compensationOperation, in reverse order of completion", "003 §4"),
+    Default("What is a side effect?", "what the capability's metadata says: sideEffecting, or a compensationOperation", "003 §4; design §4"),
+    Default("Side effect without a hook", "recorded as not compensable; the rest is compensated, the rollback is partial", "003 §4"),
+    Default("Retries of a hook", "2 attempts that the hook answered, 1000 ms × 2.0, at most 10000 ms; a lost worker is no attempt, and thirty losses end it", "003 §4"),
+    Default("Idempotency key of a hook", "runId:actionId:compensate", "003 §4"),
+    Default("May a sequence go on after a failure?", "eligible after any terminal state, but fail-fast rules first: only a Cancelled signal is passed over", "003 §1.1, §1.3"),
+    Default("Sequence or graph?", "no edges and no dependsOn anywhere: a sequence by order; otherwise a graph, joins are all-of", "003 §1.1, §1.2"),
+    Default("Is a skipped dependency satisfied?", "no: only Succeeded satisfies an edge", "003 §1.2"),
+    Default("Order within a run", "order, then actionId", "003 §1.2"),
+    Default("Run shows it waits", "WaitingForApproval when nothing else can move and an approval is open; a manual completion leaves it Running with controlState waiting", "RunV1; design §4"),
+    Default("Manual completion is terminal?", "no: it has exits", "003 §2; design §4"),
+    Default("How long may a manual completion wait?", "completionDeadlineMs; forever unless written", "design §3"),
+    Default("Actor of a signal", "the authenticated one; actorUserId and completedAtIso are kept as claims", "design §4"),
+    Default("What does a tier do?", "HumanApprove holds the action for approval, ManualOnly completes it by hand; the strictest of workflow, override and capability counts", "WorkflowV1; design §3"),
+)
+# fmt: on
+
 
 CANCELLED = ("cancelled",)
 SIGNAL = ("completion_failed", "completion_cancelled")
@@ -51,14 +83,14 @@ STEP = MachineView(
         # opens) and Running from then on, so a retry does not go back.
     },
     forbidden=(
-        Forbidden("Succeeded",                  ANY,                          "003 §2 rule 2: single-shot, terminal"),
-        Forbidden("Failed",                     ANY,                          "003 §2 rule 2: single-shot, terminal"),
-        Forbidden("Cancelled",                  ANY,                          "003 §2 rule 2: single-shot, terminal"),
-        Forbidden("Pending",                    "Succeeded",                  "003 §2: it runs before it succeeds"),
-        Forbidden("Pending",                    "WaitingForManualCompletion", "003 §2 rule 3: only from Running"),
-        Forbidden("Running",                    "Pending",                    "003 §2: there is no way back"),
-        Forbidden("WaitingForManualCompletion", "Running",                    "003 §2 rule 4: only a signal ends it"),
-        Forbidden("WaitingForManualCompletion", "Pending",                    "003 §2: there is no way back"),
+        ForbiddenPair("Succeeded",                  ANY,                          "003 §2 rule 2: single-shot, terminal"),
+        ForbiddenPair("Failed",                     ANY,                          "003 §2 rule 2: single-shot, terminal"),
+        ForbiddenPair("Cancelled",                  ANY,                          "003 §2 rule 2: single-shot, terminal"),
+        ForbiddenPair("Pending",                    "Succeeded",                  "003 §2: it runs before it succeeds"),
+        ForbiddenPair("Pending",                    "WaitingForManualCompletion", "003 §2 rule 3: only from Running"),
+        ForbiddenPair("Running",                    "Pending",                    "003 §2: there is no way back"),
+        ForbiddenPair("WaitingForManualCompletion", "Running",                    "003 §2 rule 4: only a signal ends it"),
+        ForbiddenPair("WaitingForManualCompletion", "Pending",                    "003 §2: there is no way back"),
     ),
     extensions=(
         Extension(
@@ -117,12 +149,12 @@ RUN = MachineView(
         "cancelled":    "Cancelled",
     },
     forbidden=(
-        Forbidden("Succeeded",          ANY,                  "RunV1: terminal"),
-        Forbidden("Failed",             ANY,                  "RunV1: terminal"),
-        Forbidden("Cancelled",          ANY,                  "RunV1: terminal"),
-        Forbidden("WaitingForApproval", "Failed",             "RunV1: a decision resumes the run before it can fail"),
-        Forbidden("WaitingForApproval", "Succeeded",          "RunV1: a decision resumes the run before it can end"),
-        Forbidden("Pending",            "WaitingForApproval", "RunV1: a run is Running before it waits"),
+        ForbiddenPair("Succeeded",          ANY,                  "RunV1: terminal"),
+        ForbiddenPair("Failed",             ANY,                  "RunV1: terminal"),
+        ForbiddenPair("Cancelled",          ANY,                  "RunV1: terminal"),
+        ForbiddenPair("WaitingForApproval", "Failed",             "RunV1: a decision resumes the run before it can fail"),
+        ForbiddenPair("WaitingForApproval", "Succeeded",          "RunV1: a decision resumes the run before it can end"),
+        ForbiddenPair("Pending",            "WaitingForApproval", "RunV1: a run is Running before it waits"),
     ),
     # A run that stops or rolls back is Running until it has ended, so a rejected approval goes WaitingForApproval →
     # Running → Failed, which RunV1 allows.

@@ -9,10 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from stepkeep.dialects.action.compensation import compensation_summary
 from stepkeep.dialects.action.events import DomainEvents
-from stepkeep.dialects.action.evidence import evidence_of
-from stepkeep.dialects.action.plan import plan_of
+from stepkeep.dialects.action.evidence import compensation_summary, evidence_of
 from stepkeep.dialects.action.shapes import (
     OUTCOMES,
     Shape,
@@ -23,6 +21,7 @@ from stepkeep.dialects.action.shapes import (
     person_of,
     written_steps,
 )
+from stepkeep.dialects.action.signal import plan_of
 from stepkeep.dialects.dialect import LogLine, Teller
 
 

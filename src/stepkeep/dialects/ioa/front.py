@@ -10,12 +10,10 @@ from typing import Any
 
 from stepkeep.definition.findings import Finding, Path
 from stepkeep.definition.native.graph import check_graph
-from stepkeep.dialects.format import Format, Reading, outline, valid, valid_blocks
+from stepkeep.dialects.format import Format, FormatReading, outline, valid, valid_blocks
 from stepkeep.dialects.ioa import triggers
 from stepkeep.dialects.ioa.build import build
-from stepkeep.dialects.ioa.checks import check_agents, check_compensation, check_policy, check_steps
-from stepkeep.dialects.ioa.keys import check_keys
-from stepkeep.dialects.ioa.lint import lint
+from stepkeep.dialects.ioa.checks import check_agents, check_compensation, check_keys, check_policy, check_steps, lint
 from stepkeep.dialects.ioa.written import (
     API_VERSION,
     KIND,
@@ -36,7 +34,7 @@ def _claims(data: dict[str, Any]) -> bool:
     return ours or (data.get("kind") == KIND and "spec" in data)
 
 
-def _problems(reading: Reading[WorkflowResource]) -> Iterator[Finding]:
+def _problems(reading: FormatReading[WorkflowResource]) -> Iterator[Finding]:
     data, handlers = reading.data, reading.handlers
     slips, _ = check_keys(data)
     yield from slips
@@ -60,7 +58,9 @@ def _in_our_words(path: Path) -> Path:
     return ours if ours[:1] == ("spec",) else ("spec", *ours)
 
 
-def _advice(written: WorkflowResource, definition: Definition, reading: Reading[WorkflowResource]) -> Iterator[Finding]:
+def _advice(
+    written: WorkflowResource, definition: Definition, reading: FormatReading[WorkflowResource]
+) -> Iterator[Finding]:
     _, strays = check_keys(reading.data)
     yield from strays
     yield from lint(written, definition)

@@ -12,8 +12,18 @@ from typing import Any
 from msgspec import UNSET, UnsetType
 
 from stepkeep.dialects.dialect import LogLine, Teller
-from stepkeep.dialects.ioa.events import IoaEvent, Telemetry, events_of
-from stepkeep.dialects.ioa.story import CostAccumulated, IoaShape, RunStory, latency, millis_between, plain, run_story
+from stepkeep.dialects.ioa.events import (
+    CostAccumulated,
+    IoaEvent,
+    IoaShape,
+    RunStory,
+    Telemetry,
+    events_of,
+    latency,
+    millis_between,
+    plain,
+    run_story,
+)
 
 API_VERSION = "ioa.dev/v0.2"
 KIND = "Workflow"

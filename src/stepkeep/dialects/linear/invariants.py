@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from stepkeep.dialects.dialect import Say
 from stepkeep.dialects.timeline import (
-    Change,
+    ShownChange,
     Timeline,
     decided_in_time,
     invariants,
@@ -44,7 +44,7 @@ class LinearTimeline(Timeline):
         self.awaits_slot = False
         """Whether the engine made the instance wait for an execution slot before its first step."""
 
-    def take(self, change: Change) -> None:
+    def take(self, change: ShownChange) -> None:
         super().take(change)
         name, said = change.step, change.facts
         self.awaits_slot = self.awaits_slot or "awaits_slot" in (said.get("detail") or ())
@@ -69,12 +69,12 @@ class LinearTimeline(Timeline):
         """The step whose sequence number is one less."""
         return self.by_seq.get(self.seq(name) - 1)
 
-    def activates(self, change: Change) -> bool:
+    def activates(self, change: ShownChange) -> bool:
         """Whether a step becomes active for the first time."""
         return change.enters(*ACTIVE) and self.steps.get(change.step) == "PENDING"
 
 
-def _fully_inserted(timeline: LinearTimeline, change: Change, say: Say) -> None:
+def _fully_inserted(timeline: LinearTimeline, change: ShownChange, say: Say) -> None:
     if change.step and change.source is None:
         if change.facts["order"] != len(timeline.facts):
             say(f"step {change.step} has stepSeq {change.facts['order']} where {len(timeline.facts)} is next")
@@ -84,14 +84,14 @@ def _fully_inserted(timeline: LinearTimeline, change: Change, say: Say) -> None:
         say(f"the instance is started with {len(timeline.facts)} of its {change.facts['steps']} steps")
 
 
-def _first_step_is_ready(timeline: LinearTimeline, change: Change, say: Say) -> None:
+def _first_step_is_ready(timeline: LinearTimeline, change: ShownChange, say: Say) -> None:
     if change.is_head and timeline.run not in (None, "CANCELED") and not timeline.awaits_slot:
         waiting = [name for name in timeline.having("PENDING") if timeline.seq(name) == 0]
         if waiting:
             say(f"the instance was started and its first step {waiting[0]} is still PENDING")
 
 
-def _one_step_at_a_time(timeline: LinearTimeline, change: Change, say: Say) -> None:
+def _one_step_at_a_time(timeline: LinearTimeline, change: ShownChange, say: Say) -> None:
     if change.enters(*ACTIVE):
         name = change.step
         other = next((one for one in timeline.active if one != name), None)
@@ -99,7 +99,7 @@ def _one_step_at_a_time(timeline: LinearTimeline, change: Change, say: Say) -> N
             say(f"step {name} becomes {change.target} while {other} is {timeline.steps[other]}")
 
 
-def _activated_by_its_predecessor(timeline: LinearTimeline, change: Change, say: Say) -> None:
+def _activated_by_its_predecessor(timeline: LinearTimeline, change: ShownChange, say: Say) -> None:
     if not timeline.activates(change):
         return
     before = timeline.before(change.step)
@@ -109,7 +109,7 @@ def _activated_by_its_predecessor(timeline: LinearTimeline, change: Change, say:
         say(f"step {change.step} is activated, and there is no step before it")
 
 
-def _pointer_moves_by_one(timeline: LinearTimeline, change: Change, say: Say) -> None:
+def _pointer_moves_by_one(timeline: LinearTimeline, change: ShownChange, say: Say) -> None:
     """`current_step_seq` is the step that was activated last: it never goes back and never jumps."""
     if not timeline.activates(change):
         return
@@ -117,7 +117,7 @@ def _pointer_moves_by_one(timeline: LinearTimeline, change: Change, say: Say) ->
         say(f"current_step_seq goes from {timeline.reached} to {timeline.seq(change.step)}")
 
 
-def _running_by_a_claim(timeline: LinearTimeline, change: Change, say: Say) -> None:
+def _running_by_a_claim(timeline: LinearTimeline, change: ShownChange, say: Say) -> None:
     if change.enters("RUNNING"):
         said = change.facts
         if said["because"] != "claimed" or not said.get("worker"):
@@ -126,7 +126,7 @@ def _running_by_a_claim(timeline: LinearTimeline, change: Change, say: Say) -> N
             say(f"step {change.step} is claimed under fence {said['fence']} a second time")
 
 
-def _timed_out_at_its_deadline(timeline: LinearTimeline, change: Change, say: Say) -> None:
+def _timed_out_at_its_deadline(timeline: LinearTimeline, change: ShownChange, say: Say) -> None:
     late_enough(timeline, change, say)
     if change.enters("RUNNING") and timeline.steps.get(change.step) == "WAITING":
         deadline, at = timeline.last[change.step].get("due_at"), change.facts["at"]
@@ -134,19 +134,19 @@ def _timed_out_at_its_deadline(timeline: LinearTimeline, change: Change, say: Sa
             say(f"step {change.step} is claimed at {at} while it waits, and its deadline_at is {deadline}")
 
 
-def _only_the_holder_writes(timeline: LinearTimeline, change: Change, say: Say) -> None:
+def _only_the_holder_writes(timeline: LinearTimeline, change: ShownChange, say: Say) -> None:
     if change.step and timeline.steps.get(change.step) == "RUNNING" and change.target != "RUNNING":
         held, written = timeline.fences[change.step], change.facts["fence"]
         if held != written:
             say(f"step {change.step} is held under fence {held} and was written under {written}")
 
 
-def _completed_means_all_done(timeline: LinearTimeline, change: Change, say: Say) -> None:
+def _completed_means_all_done(timeline: LinearTimeline, change: ShownChange, say: Say) -> None:
     if change.enters_run("COMPLETED") and (rest := timeline.lacking("DONE")):
         say(f"the instance is COMPLETED while {rest[0]}")
 
 
-def _retries_within_the_limit(timeline: LinearTimeline, change: Change, say: Say) -> None:
+def _retries_within_the_limit(timeline: LinearTimeline, change: ShownChange, say: Say) -> None:
     if change.enters("READY") and timeline.steps.get(change.step) == "RUNNING":
         attempt, most = change.facts["attempt"], timeline.facts[change.step]["max_attempts"]
         counted = change.facts["because"] in {"retry_scheduled", "lease_lost"}
@@ -154,7 +154,7 @@ def _retries_within_the_limit(timeline: LinearTimeline, change: Change, say: Say
             say(f"step {change.step} is tried again after attempt {attempt} of {most}")
 
 
-def _dead_fails_the_instance(timeline: LinearTimeline, change: Change, say: Say) -> None:
+def _dead_fails_the_instance(timeline: LinearTimeline, change: ShownChange, say: Say) -> None:
     if change.enters_run("FAILED") and (timeline.died or ("", 0))[1] != change.facts["seq"]:
         say("the instance is FAILED, and no step died in that transaction")
     # A cancel that waited for the step came first; it ends the instance in the transaction in which the step fails.
@@ -167,7 +167,7 @@ def _dead_fails_the_instance(timeline: LinearTimeline, change: Change, say: Say)
         say(f"step {timeline.died[0]} is DEAD and the instance is {timeline.run}")
 
 
-def _nothing_after_the_end(timeline: LinearTimeline, change: Change, say: Say) -> None:
+def _nothing_after_the_end(timeline: LinearTimeline, change: ShownChange, say: Say) -> None:
     if timeline.run in ENDED and not change.is_head:
         say(f"the instance is {timeline.run}, and {change.entity} moves on")
 

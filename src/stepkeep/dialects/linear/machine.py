@@ -6,10 +6,37 @@ judge and every projection read this file, and nothing of the engine is imported
 
 from __future__ import annotations
 
-from stepkeep.dialects.dialect import Judged
-from stepkeep.dialects.linear.defaults import DEFAULTS
+from stepkeep.dialects.dialect import Default, Judged
 from stepkeep.dialects.linear.invariants import INVARIANTS
-from stepkeep.dialects.machine import ANY, Arrow, Extension, Forbidden, MachineView
+from stepkeep.dialects.machine import ANY, Arrow, Extension, ForbiddenPair, MachineView
+
+RETRY_TEXT = "002 C) Retry"
+LEASE = "002 Lease Recovery"
+
+DEFAULTS = (
+    Default("What does the limit count?", "maxAttempts, all executions, 10; the last failure is final", RETRY_TEXT),
+    Default(
+        "Backoff", "baseBackoffMs × 2^(n-1), 1 s, at most maxBackoffMs, 300 s; or what the handler asks for", RETRY_TEXT
+    ),
+    Default("What counts as an attempt?", "retries, lost leases and the death of a step; a wait does not", RETRY_TEXT),
+    Default("Does a lost lease use an attempt?", "yes; three losses end the step, where the seed would go on", LEASE),
+    Default("Right fence, lease expired, no takeover yet", "refused: locked_until >= now", "002 Execution"),
+    Default("When does rollback start?", "never", "002 Non-goals"),
+    Default("Full rollback ends as", "FAILED; a linear workflow has no rollback", "002 Instance States"),
+    Default("May a sequence go on after a failure?", "no: DEAD fails the instance", "002 D) Dead"),
+    Default("Sequence or graph?", "always a sequence: stepSeq 0 to N-1", "002 Scope"),
+    Default("Is a skipped dependency satisfied?", "no: only DONE activates the next step", "002 A) Completed"),
+    Default("Run shows it waits", "never: the instance stays RUNNING", "002 B) Waiting"),
+    Default(
+        "Deadline of a wait", "the handler runs again and is told (WAITING_TIMEOUT)", "002 Claim Timed-out WAITING"
+    ),
+    Default(
+        "Early messages", "kept in the inbox, where the seed's wake-up would miss them", "002 External Event Wake-up"
+    ),
+    Default("Lease", "leaseSeconds, 30, renewed while the worker lives", LEASE),
+    Default("Cancel", "from any state but the terminal ones", "002 Instance States: CANCELED (reserved)"),
+)
+
 
 START = "002 Start Flow"
 LEASES = "002 Tick Flow 1) Lease Recovery"
@@ -33,9 +60,9 @@ RUN_ARROWS = (
 )
 
 RUN_FORBIDDEN = (
-    Forbidden("COMPLETED", ANY, END),
-    Forbidden("FAILED",    ANY, END),
-    Forbidden("CANCELED",  ANY, END),
+    ForbiddenPair("COMPLETED", ANY, END),
+    ForbiddenPair("FAILED",    ANY, END),
+    ForbiddenPair("CANCELED",  ANY, END),
 )
 
 STEP_ARROWS = (
@@ -52,9 +79,9 @@ STEP_ARROWS = (
 )
 
 STEP_FORBIDDEN = (
-    Forbidden("PENDING", "RUNNING", f"{CLAIM}: only claimed steps may be executed, and only READY ones are claimed"),
-    Forbidden("DONE",    ANY,       END),
-    Forbidden("DEAD",    ANY,       END),
+    ForbiddenPair("PENDING", "RUNNING", f"{CLAIM}: only claimed steps may be executed; only READY ones are claimed"),
+    ForbiddenPair("DONE",    ANY,       END),
+    ForbiddenPair("DEAD",    ANY,       END),
 )
 # fmt: on
 

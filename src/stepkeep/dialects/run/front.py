@@ -7,19 +7,68 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import pairwise
-from typing import Any
+from typing import Annotated, Any
 
+from pydantic import Field
+
+from stepkeep.definition import bounds
+from stepkeep.definition.durations import format_duration
 from stepkeep.definition.expressions.template_text import WHOLE_INPUT
 from stepkeep.definition.findings import Finding, Path
 from stepkeep.definition.native.build import GRACE
+from stepkeep.definition.native.validators import SeedAttempts, within
+from stepkeep.definition.native.written import Block, Name, Text
 from stepkeep.definition.python.registry import Registry
-from stepkeep.dialects.chains import check_known, distinct, placement
-from stepkeep.dialects.format import Format, Reading, listed
-from stepkeep.dialects.run.written import NAMED, StepRow, TemplateBlock, amend
+from stepkeep.dialects.chains import StepWord, check_known, distinct, placement
+from stepkeep.dialects.format import Format, FormatReading, listed
 from stepkeep.kernel.definition import SECOND, Approval, Backoff, Definition, Dependency, Handler, Retry, StepDefinition
 from stepkeep.kernel.machine.states import OnFailure, StepState
 from stepkeep.network.failures import RequestFailed
 from stepkeep.network.urls import parse
+
+NAMED = ("template", "template_name", "name")
+"""The three keys for a template's name: in a file, in a request, in the table of templates."""
+
+LONGEST_TIMEOUT = bounds.STEP_TIMEOUT[1] // bounds.SECOND
+
+
+class StepRow(Block):
+    """One row of a template: its position, its handler, and the timeout of an attempt."""
+
+    position: int = Field(ge=0, le=bounds.MAX_ORDER)
+    name: StepWord
+    timeout_seconds: int | None = Field(default=None, ge=1, le=LONGEST_TIMEOUT)
+
+
+class TemplateBlock(Block):
+    """A workflow template of the run service."""
+
+    template: Name | None = None
+    template_name: Name | None = None
+    name: Name | None = None
+    version: int = Field(default=1, ge=1, le=bounds.MAX_VERSION)
+    description: Text = ""
+    priority: int = Field(default=0, ge=-bounds.MAX_PRIORITY, le=bounds.MAX_PRIORITY)
+    max_attempts: SeedAttempts = 3
+    retry_base_delay: Annotated[int, within(bounds.DELAY)] = Field(default=2 * bounds.SECOND)
+    reclaim_after: Annotated[int, within(bounds.LEASE)] = Field(default=30 * bounds.SECOND)
+    default_step_timeout: Annotated[int, within(bounds.STEP_TIMEOUT)] = Field(default=30 * bounds.SECOND)
+    webhook_url: Text | None = None
+    webhook_secret: Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=100)] | None = None
+    steps: list[StepRow] = Field(min_length=1, max_length=bounds.MAX_STEPS)
+
+
+_DURATIONS = ("retry_base_delay", "reclaim_after", "default_step_timeout")
+
+
+def amend(schema: dict[str, Any]) -> None:
+    """Durations as they are written, and exactly one of the three names."""
+    for name in _DURATIONS:
+        schema["properties"][name]["default"] = format_duration(schema["properties"][name]["default"])
+    for name in NAMED:
+        schema["properties"][name] = schema["properties"][name]["anyOf"][0]
+    schema["oneOf"] = [{"required": [name]} for name in NAMED]
+
 
 GATE = "APPROVAL"
 """The one name that is not a handler: workers never execute it."""
@@ -164,7 +213,7 @@ def _webhook(data: dict[str, Any]) -> Iterator[Finding]:
         yield Finding(("webhook_secret",), said, "Add `webhook_url`, or remove it.", key=True)
 
 
-def _problems(reading: Reading[TemplateBlock]) -> Iterator[Finding]:
+def _problems(reading: FormatReading[TemplateBlock]) -> Iterator[Finding]:
     yield from _named(reading.data)
     yield from _webhook(reading.data)
     yield from _positions(reading.data)

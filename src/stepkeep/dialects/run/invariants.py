@@ -9,7 +9,7 @@ from __future__ import annotations
 from heapq import heappop, heappush
 
 from stepkeep.dialects.dialect import Say
-from stepkeep.dialects.timeline import Change, Timeline, decided_in_time, invariants, reclaimed_after_its_lease
+from stepkeep.dialects.timeline import ShownChange, Timeline, decided_in_time, invariants, reclaimed_after_its_lease
 
 ENDED = frozenset({"SUCCEEDED", "FAILED", "CANCELED"})
 SETTLED = ENDED | {"SKIPPED"}
@@ -35,7 +35,7 @@ class RunTimeline(Timeline):
         self.references: frozenset[str] = frozenset()
         self._behind: list[tuple[int, str]] = []
 
-    def take(self, change: Change) -> None:
+    def take(self, change: ShownChange) -> None:
         name, is_new = change.step, change.step not in self.facts
         super().take(change)
         if name:
@@ -59,11 +59,11 @@ class RunTimeline(Timeline):
             heappop(self._behind)
         return self._behind[0][1] if self._behind else None
 
-    def is_gate(self, change: Change) -> bool:
+    def is_gate(self, change: ShownChange) -> bool:
         facts = self.facts.get(change.step) or change.facts
         return bool(change.step) and bool(facts["kind"] == "approval")
 
-    def passes_gate(self, change: Change) -> bool:
+    def passes_gate(self, change: ShownChange) -> bool:
         """Whether a gate is passed in this run: not one that was passed in an earlier run, which the creation of this
         one names."""
         if not change.enters("SUCCEEDED") or not self.is_gate(change):
@@ -72,13 +72,13 @@ class RunTimeline(Timeline):
         return not (is_adopted and change.step in self.references)
 
 
-def _references(change: Change) -> frozenset[str]:
+def _references(change: ShownChange) -> frozenset[str]:
     """The steps that a run adopts, as its creation says."""
     continues = change.facts.get("detail", {}).get("continues", {})
     return frozenset(item["step"] for item in continues.get("adopted", ()))
 
 
-def _approved_from_waiting(timeline: RunTimeline, change: Change, say: Say) -> None:
+def _approved_from_waiting(timeline: RunTimeline, change: ShownChange, say: Say) -> None:
     if not timeline.passes_gate(change):
         return
     name, before = change.step, timeline.steps.get(change.step)
@@ -86,27 +86,27 @@ def _approved_from_waiting(timeline: RunTimeline, change: Change, say: Say) -> N
         say(f"the gate {name} is approved while it is {before}")
 
 
-def _approved_by_people(timeline: RunTimeline, change: Change, say: Say) -> None:
+def _approved_by_people(timeline: RunTimeline, change: ShownChange, say: Say) -> None:
     if timeline.passes_gate(change):
         event = change.facts["event"]
         if event != "gate_decided":
             say(f"the gate {change.step} passed by {event}, not by an approval")
 
 
-def _no_worker_at_a_gate(timeline: RunTimeline, change: Change, say: Say) -> None:
+def _no_worker_at_a_gate(timeline: RunTimeline, change: ShownChange, say: Say) -> None:
     if not timeline.is_gate(change):
         return
     if change.target == "RUNNING" or "worker" in change.facts or "fence" in change.facts:
         say(f"a worker executes the gate {change.step}")
 
 
-def _created_in_position_order(timeline: RunTimeline, change: Change, say: Say) -> None:
+def _created_in_position_order(timeline: RunTimeline, change: ShownChange, say: Say) -> None:
     if change.step and change.source is None and int(change.facts["order"]) <= timeline.highest:
         said = f"step {change.step} at position {change.facts['order']}"
         say(f"{said} is created after position {timeline.highest}")
 
 
-def _after_all_earlier(timeline: RunTimeline, change: Change, say: Say) -> None:
+def _after_all_earlier(timeline: RunTimeline, change: ShownChange, say: Say) -> None:
     if not change.enters(*BEGUN) or change.step not in timeline.facts:
         return
     first = timeline.first_behind()
@@ -114,19 +114,19 @@ def _after_all_earlier(timeline: RunTimeline, change: Change, say: Say) -> None:
         say(f"step {change.step} is {change.target} while {first} before it is {timeline.steps[first]}")
 
 
-def _succeeded_means_all_did(timeline: RunTimeline, change: Change, say: Say) -> None:
+def _succeeded_means_all_did(timeline: RunTimeline, change: ShownChange, say: Say) -> None:
     if change.enters_run("SUCCEEDED") and (rest := timeline.lacking("SUCCEEDED")):
         say(f"the run is SUCCEEDED while {rest[0]}")
 
 
-def _within_attempts(timeline: RunTimeline, change: Change, say: Say) -> None:
+def _within_attempts(timeline: RunTimeline, change: ShownChange, say: Say) -> None:
     if change.enters("RUNNING") and change.step in timeline.facts:
         attempt, most = change.facts["attempt"], timeline.facts[change.step]["max_attempts"]
         if attempt > most:
             say(f"step {change.step} is claimed for attempt {attempt} of {most}")
 
 
-def _failure_fails_the_run(timeline: RunTimeline, change: Change, say: Say) -> None:
+def _failure_fails_the_run(timeline: RunTimeline, change: ShownChange, say: Say) -> None:
     if not change.is_head:
         return
     failed = timeline.having("FAILED")
@@ -138,12 +138,12 @@ def _failure_fails_the_run(timeline: RunTimeline, change: Change, say: Say) -> N
         say("the run is FAILED and no step is")
 
 
-def _nothing_after_the_end(timeline: RunTimeline, change: Change, say: Say) -> None:
+def _nothing_after_the_end(timeline: RunTimeline, change: ShownChange, say: Say) -> None:
     if timeline.run in ENDED and not change.is_head:
         say(f"the run is {timeline.run}, which is terminal, and {change.entity} moves on")
 
 
-def _cancel_ends_every_step(timeline: RunTimeline, change: Change, say: Say) -> None:
+def _cancel_ends_every_step(timeline: RunTimeline, change: ShownChange, say: Say) -> None:
     if change.is_head and timeline.run == "CANCELED" and (left := timeline.lacking(*SETTLED)):
         say(f"the run is CANCELED while {left[0]}")
 

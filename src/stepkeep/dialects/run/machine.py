@@ -8,11 +8,33 @@ nothing of the engine is imported.
 
 from __future__ import annotations
 
-from stepkeep.dialects.dialect import Judged
-from stepkeep.dialects.machine import ANY, Arrow, Extension, Forbidden, MachineView
+from stepkeep.dialects.dialect import Default, Judged
+from stepkeep.dialects.machine import ANY, Arrow, Extension, ForbiddenPair, MachineView
 from stepkeep.dialects.projection import RunView, Seen
-from stepkeep.dialects.run.defaults import DEFAULTS
 from stepkeep.dialects.run.invariants import INVARIANTS
+
+RETRIES = "001 Retries and exponential backoff"
+ORDERING_TEXT = "001 Ordering constraints from templates"
+RECLAIM = "001 Reclaiming stale RUNNING steps"
+RUNS_TEXT = "001 Run transitions"
+
+DEFAULTS = (
+    Default("What does the limit count?", "max_attempts, all executions, 3", RETRIES),
+    Default("Backoff", "2^attempts × retry_base_delay (2s), attempts counted at the claim: 4 s, 8 s; no cap", RETRIES),
+    Default("Is a timeout retried?", "yes, within attempts", RETRIES),
+    Default("Are unknown errors retried?", "yes: every error but those that are never retried anywhere", RETRIES),
+    Default("What counts as an attempt?", "every claim that is not handed back", "001 Step transitions: Worker claim"),
+    Default("001's `reclaim_after`", "the lease's length, renewed while the worker lives; 30 s", RECLAIM),
+    Default("Full rollback ends as", "FAILED; a template has no rollback", "001 RunStatus"),
+    Default("When does rollback start?", "never", RUNS_TEXT),
+    Default("May a sequence go on after a failure?", "no: the run is FAILED", "001 Run transitions: RUNNING → FAILED"),
+    Default("Sequence or graph?", "always a sequence, by position", ORDERING_TEXT),
+    Default("Is a skipped dependency satisfied?", "no: all earlier steps must have SUCCEEDED", ORDERING_TEXT),
+    Default("Run shows it waits", "when a gate is open and nothing else can move", f"{RUNS_TEXT}: implementation note"),
+    Default("Attempt timeout", "timeout_seconds, else default_step_timeout, 30 s", "001 worker defaults"),
+    Default("Cancel", "from any state but the terminal ones; a CANCELED run answers the same again", RUNS_TEXT),
+)
+
 
 RUNS = "001 Run transitions"
 STEPS = "001 Step transitions"
@@ -42,9 +64,9 @@ RUN_ARROWS = (
 )
 
 RUN_FORBIDDEN = (
-    Forbidden("SUCCEEDED", ANY, END),
-    Forbidden("FAILED",    ANY, END),
-    Forbidden("CANCELED",  ANY, END),
+    ForbiddenPair("SUCCEEDED", ANY, END),
+    ForbiddenPair("FAILED",    ANY, END),
+    ForbiddenPair("CANCELED",  ANY, END),
 )
 
 SETTLED = ("rules_failed", "deadline_passed", "completion_failed", "children_failed")
@@ -65,9 +87,9 @@ STEP_ARROWS = (
 )
 
 STEP_FORBIDDEN = (
-    Forbidden("SUCCEEDED", ANY, "001 Enums, State overview: nothing leads out of SUCCEEDED"),
-    Forbidden("FAILED",    ANY, "001 Step transitions: Terminal step failure"),
-    Forbidden("CANCELED",  ANY, "001 Step transitions: Terminal"),
+    ForbiddenPair("SUCCEEDED", ANY, "001 Enums, State overview: nothing leads out of SUCCEEDED"),
+    ForbiddenPair("FAILED",    ANY, "001 Step transitions: Terminal step failure"),
+    ForbiddenPair("CANCELED",  ANY, "001 Step transitions: Terminal"),
 )
 # fmt: on
 

@@ -11,17 +11,16 @@ from typing import Any
 
 from stepkeep.definition.findings import Finding, Path
 from stepkeep.definition.native.graph import Ancestry, check_graph
-from stepkeep.dialects.format import Format, Reading, outline, valid_blocks
+from stepkeep.dialects.format import Format, FormatReading, outline, valid_blocks
 from stepkeep.dialects.workstream.build import build
-from stepkeep.dialects.workstream.checks import check_by_native, check_final_rules, check_tasks, in_our_words
-from stepkeep.dialects.workstream.lint import lint
+from stepkeep.dialects.workstream.checks import check_by_native, check_final_rules, check_tasks, in_our_words, lint
 from stepkeep.dialects.workstream.repository import check_repository
 from stepkeep.dialects.workstream.written import TaskBlock, WorkstreamBlock
 
 TASKS: Path = ("tasks",)
 
 
-def _problems(reading: Reading[WorkstreamBlock]) -> Iterator[Finding]:
+def _problems(reading: FormatReading[WorkstreamBlock]) -> Iterator[Finding]:
     data, written = reading.data, reading.written
     nodes = list(outline(data, TASKS, name="task_id", edges="dependencies"))
     tangles = check_graph(nodes)

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from stepkeep.dialects.dialect import Default, Judged
 from stepkeep.dialects.grounds import FINAL, Seen
-from stepkeep.dialects.machine import ANY, Arrow, Extension, Forbidden, MachineView
+from stepkeep.dialects.machine import ANY, Arrow, Extension, ForbiddenPair, MachineView
 from stepkeep.dialects.projection import RunView
-from stepkeep.dialects.workstream.derivation import TASK_ENDED, WORKSTREAM_ENDED
 from stepkeep.dialects.workstream.invariants import INVARIANTS
+from stepkeep.dialects.workstream.planning import TASK_ENDED, WORKSTREAM_ENDED
 
 TASKS, STREAMS, WORKERS = "004 Task Lifecycle", "004 Workstream Lifecycle", "004 Worker State Machine"
 MONOTONIC = "004 Task invariant 2: terminal states cannot transition to non-terminal states"
@@ -42,7 +42,7 @@ STEP = MachineView(
         Arrow("validating", "completed",  "validation_passed",   f"{TASKS}, validating → completed"),
         Arrow("validating", "failed",     "validation_failed",   f"{TASKS}, validating → failed", ("rules_failed",)),
     ),
-    forbidden=tuple(Forbidden(state, ANY, MONOTONIC) for state in sorted(TASK_ENDED)),
+    forbidden=tuple(ForbiddenPair(state, ANY, MONOTONIC) for state in sorted(TASK_ENDED)),
     shows={
         "pending":    "pending",
         "ready":      "queued",
@@ -96,7 +96,7 @@ RUN = MachineView(
         Arrow("ready",      "cancelled",  "user_cancelled",       f"{STREAMS}, ready → cancelled"),
         Arrow("executing",  "cancelled",  "user_cancelled",       f"{STREAMS}, executing → cancelled"),
     ),
-    forbidden=tuple(Forbidden(state, ANY, f"{STREAMS}, States: terminal") for state in sorted(WORKSTREAM_ENDED)),
+    forbidden=tuple(ForbiddenPair(state, ANY, f"{STREAMS}, States: terminal") for state in sorted(WORKSTREAM_ENDED)),
     shows={
         "idle":        "planned",
         "queued":      "ready",
@@ -138,7 +138,7 @@ WORKER = MachineView(
         Arrow("idle",         "shutdown",     "shutdown_requested",     f"{WORKERS}, idle → shutdown"),
         Arrow("busy",         "shutdown",     "shutdown_requested",     f"{WORKERS}, busy → shutdown (after_task_complete)"),
     ),
-    forbidden=(Forbidden("shutdown", ANY, f"{WORKERS}, States: shutdown is terminal"),),
+    forbidden=(ForbiddenPair("shutdown", ANY, f"{WORKERS}, States: shutdown is terminal"),),
     # A draining worker stops claiming and finishes its tasks. The seed has no state for it: a busy one stays shown as
     # busy, and one without tasks was never busy.
     shows={

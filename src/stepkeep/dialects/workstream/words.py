@@ -11,9 +11,16 @@ from typing import Any, Required, TypedDict
 
 from stepkeep.definition.native.build import VERSION
 from stepkeep.dialects.dialect import DomainEvent, LogLine, Teller
-from stepkeep.dialects.workstream.derivation import TASK_ENDED, TaskView, derive_workstream_state
 from stepkeep.dialects.workstream.machine import FINAL_STEPS
-from stepkeep.dialects.workstream.planning import ExecutionPlan, blocked_by, execution_plan, topological_order
+from stepkeep.dialects.workstream.planning import (
+    TASK_ENDED,
+    ExecutionPlan,
+    TaskView,
+    blocked_by,
+    derive_workstream_state,
+    execution_plan,
+    topological_order,
+)
 
 Plain = Mapping[str, Any]
 

@@ -53,3 +53,22 @@ async def read_rules(store: Store, tenant: str) -> Rules:
     """Every rule of a tenant."""
     found = await list_kind(store, tenant, SettingKind.LIMIT)
     return {one.name: Rule(msgspec.json.decode(one.document, type=WrittenRule), one.revision) for one in found}
+
+
+class RuleReader:
+    """Reads the rules of tenants for the claims of one process. It has the lines of a limit looked at when it finds
+    another revision: until then this process may have parked steps by the rule before."""
+
+    def __init__(self) -> None:
+        self._seen: dict[str, dict[str, int]] = {}
+
+    async def read(self, store: Store, tenant: str) -> Rules:
+        """Every rule of a tenant."""
+        found = await read_rules(store, tenant)
+        now = {name: rule.revision for name, rule in found.items()}
+        seen = self._seen.get(tenant, now)
+        self._seen[tenant] = now
+        for name in sorted({*seen, *now}):
+            if seen.get(name) != now.get(name):
+                await store.limits.wake(tenant, name, 0)
+        return found

@@ -15,7 +15,7 @@ import msgspec
 from stepkeep.dialects.dialect import Judged, LogLine
 from stepkeep.dialects.grounds import FACTUAL, FINAL, Seen, fact_of
 from stepkeep.dialects.machine import MachineView
-from stepkeep.dialects.projection import Shown
+from stepkeep.dialects.projection import ShownArrow
 from stepkeep.kernel.definition import Handler
 from stepkeep.kernel.machine.journal import RUN_ENTITY, Hop
 from stepkeep.kernel.machine.rows import Worker
@@ -138,7 +138,7 @@ class DialectScribe:
         named = planned.executor.name if isinstance(planned.executor, Handler) else ""
         return planned.phase is Phase.MAIN and named in self._judged.final
 
-    def _line(self, move: Move, hop: Hop, shown: Shown) -> LogLine:
+    def _line(self, move: Move, hop: Hop, shown: ShownArrow) -> LogLine:
         entity = self._subject.id if shown.kind not in STEPS else f"{self._subject.id}/{shown.name}"
         view = self._machines[shown.noun]
         if shown.kind not in STEPS:
@@ -206,7 +206,7 @@ class DialectScribe:
             "at": at,
         }
 
-    def _about(self, hop: Hop, shown: Shown) -> dict[str, object]:
+    def _about(self, hop: Hop, shown: ShownArrow) -> dict[str, object]:
         """What the first line of an entity says about it, so that a log can be checked on its own."""
         subject = self._subject
         if shown.kind not in STEPS:
@@ -218,7 +218,7 @@ class DialectScribe:
             about |= step_facts(self._plan.at(hop.no))
         return about
 
-    def _particulars(self, hop: Hop, shown: Shown) -> dict[str, object]:
+    def _particulars(self, hop: Hop, shown: ShownArrow) -> dict[str, object]:
         of = hop.of if shown.kind in STEPS or hop.no == RUN_ENTITY else hop.no
         said: dict[str, Any] = {}
         if of is not None and self._subject.plan is not None:
@@ -265,7 +265,7 @@ def step_facts(planned: PlannedStep) -> dict[str, object]:
     }
 
 
-def _severity(view: MachineView, hop: Hop, shown: Shown) -> str:
+def _severity(view: MachineView, hop: Hop, shown: ShownArrow) -> str:
     """The severity of the canonical hop (seed 004); for a run, that of the state it is shown in."""
     if shown.kind == "run":
         return "critical" if shown.target == view.shows.get("failed") else "info"

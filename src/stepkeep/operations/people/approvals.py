@@ -112,10 +112,10 @@ class GateReader(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def list_approvals(
-    transactor: Transactor, asking: GateReader, *, after: str | None = None, limit: int = 50
+    transactor: Transactor, reader: GateReader, *, after: str | None = None, limit: int = 50
 ) -> ApprovalList:
     """A page of open gates, oldest run first."""
-    store, caller = transactor.store, asking.caller
+    store, caller = transactor.store, reader.caller
     place = FIRST_GATE if after is None else read_cursor(after)
     now = await store.now()
     authorities = await store.people.read_authorities([caller])
@@ -130,19 +130,19 @@ async def list_approvals(
         is_complete = len(gates) < PAGE
         for at, gate in enumerate(gates):
             if at % AT_ONCE == 0:
-                some = [one for one in gates[at : at + AT_ONCE] if not asking.late or is_late(one, now)]
+                some = [one for one in gates[at : at + AT_ONCE] if not reader.late or is_late(one, now)]
                 new = await _cases(transactor, {one.run_id for one in some} - cases.keys(), caller.tenant, now)
                 cases |= new
                 await _learn_reasons(transactor, new.values(), reasons, caller.tenant)
             read, place = read + 1, (gate.run_id, gate.no)
-            if asking.late and not is_late(gate, now):
+            if reader.late and not is_late(gate, now):
                 continue
             try:
-                told = _view(asking, gate, cases.get(gate.run_id), authorities, aside, now)
+                told = _view(reader, gate, cases.get(gate.run_id), authorities, aside, now)
             except (Unreadable, DefinitionChanged) as problem:
                 unreadable.append(UnreadableGate(run_id=gate.run_id, message=str(problem)))
                 continue
-            if told is not None and (told.may_decide or not asking.mine):
+            if told is not None and (told.may_decide or not reader.mine):
                 found.append(replace(told, reason=reasons.get(told.rule or "")))
             if len(found) == limit:
                 is_complete = is_complete and at == len(gates) - 1
@@ -206,7 +206,7 @@ async def _learn_reasons(
 
 
 def _view(
-    asking: GateReader,
+    reader: GateReader,
     gate: Gate,
     case: Case | Exception | None,
     authorities: dict[Caller, Authority],
@@ -226,10 +226,10 @@ def _view(
     terms = gate_terms(step, planned)
     if terms is None:
         return None
-    refusal = asking.barred or case.refusal(gate.no, asking.caller, authorities)
+    refusal = reader.barred or case.refusal(gate.no, reader.caller, authorities)
     reason = aside.get(gate.run_id)
     if reason is not None:
-        refusal = NotAllowed(f"run {gate.run_id} is quarantined: {reason}", "quarantined", asking.caller.actor)
+        refusal = NotAllowed(f"run {gate.run_id} is quarantined: {reason}", "quarantined", reader.caller.actor)
     shown = decode_json(gate.shown)
     standing = standing_of(terms, opening)
     return OpenGate(

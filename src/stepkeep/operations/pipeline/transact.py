@@ -31,7 +31,7 @@ from stepkeep.operations.limits.resource_claims import (
     find_claims,
     ruled_out_of,
 )
-from stepkeep.operations.limits.rules import FRESH_SECONDS, Rules, read_rules
+from stepkeep.operations.limits.rules import FRESH_SECONDS, RuleReader, Rules
 from stepkeep.operations.pipeline.batch import Answer, DecisionBatch
 from stepkeep.operations.pipeline.clock import Clock
 from stepkeep.operations.pipeline.group_commit import Submissions, again_if_contended, all_or_each
@@ -182,7 +182,7 @@ class Transactor:
         self._waiters_read_at = -inf
         self._resources_served = False
         self._passed_over = PassedOver(monotonic)
-        self.limit_rules: RecentReads[Rules] = RecentReads(read_rules, FRESH_SECONDS, monotonic)
+        self.limit_rules: RecentReads[Rules] = RecentReads(RuleReader().read, FRESH_SECONDS, monotonic)
 
     # -- events from people, clocks and the outside ------------------------------------------------------------------
     async def submit(self, event: Event) -> Accepted:

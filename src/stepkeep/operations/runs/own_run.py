@@ -84,10 +84,10 @@ class OwnRun:
         *,
         capabilities: Iterable[str],
         until_blocked: bool = True,
-        tell: Callable[[Lacking], None],
+        report: Callable[[Lacking], None],
     ) -> None:
         self._transactor, self._tenant, self._id = transactor, tenant, validate.run_id(run_id)
-        self._has, self._until_blocked, self._tell = frozenset(capabilities), until_blocked, tell
+        self._has, self._until_blocked, self._tell = frozenset(capabilities), until_blocked, report
         self._plan: Plan | None = None
         self._lacking: dict[int, Lacking] = {}
         self.stranded: tuple[Lacking, ...] = ()

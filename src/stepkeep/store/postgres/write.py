@@ -85,18 +85,18 @@ async def _write_hot(
     statement = SQL.write_hot_columns if what.only_hot else SQL.write_hot
     run_rows, step_rows, attempt_rows = parameters.HOT_COLUMNS if what.only_hot else parameters.WHOLE_ROWS
     for tenant, mine in _by_tenant(what):
-        parcel = RowEncoder()
+        encoder = RowEncoder()
         with translated():
             rows = (
-                run_rows([(change.was, change.run) for change in mine.runs], parcel),
-                step_rows(mine.steps, parcel),
-                attempt_rows(mine.attempts, parcel),
-                parameters.entry_numbers(mine.entries, parcel),
+                run_rows([(change.was, change.run) for change in mine.runs], encoder),
+                step_rows(mine.steps, encoder),
+                attempt_rows(mine.attempts, encoder),
+                parameters.entry_numbers(mine.entries, encoder),
             )
-            new = () if what.only_hot else (parameters.step_numbers(mine.new_steps, parcel),)
+            new = () if what.only_hot else (parameters.step_numbers(mine.new_steps, encoder),)
         asked = (not is_sure, clock_offset, len(mine.runs), len(mine.steps), *notice, *new)
         [(changed_runs, changed_steps, now, *_)] = await fetch(
-            connection, statement, *_given(tenant, parcel), *rows, *asked
+            connection, statement, *_given(tenant, encoder), *rows, *asked
         )
         runs, steps = runs + changed_runs, steps + changed_steps
     if runs != len(what.runs):
@@ -127,9 +127,9 @@ def _by_tenant(what: Write) -> list[tuple[str, Write]]:
     ]
 
 
-def _given(tenant: str, parcel: RowEncoder) -> tuple[bytes, str, str, str]:
+def _given(tenant: str, encoder: RowEncoder) -> tuple[bytes, str, str, str]:
     """What the numbers of the rows refer to: the first parameters of every statement that takes such rows."""
-    return (parcel.joined(), tenant, parcel.run_ids(), parameters.WORDS)
+    return (encoder.joined(), tenant, encoder.run_ids(), parameters.WORDS)
 
 
 async def _insert_runs(
@@ -142,14 +142,14 @@ async def _insert_runs(
     now = 0
     for tenant in sorted({one.run.tenant for one in new}):
         mine = [one for one in new if one.run.tenant == tenant]
-        parcel = RowEncoder()
+        encoder = RowEncoder()
         with translated():
             rows = (
-                parameters.run_numbers([(one.run.definition_id, one.run) for one in mine], parcel),
-                parameters.details_numbers([one.details for one in mine], parcel),
-                parameters.step_numbers([step for one in mine for step in one.steps], parcel),
-                parameters.entry_numbers([entry for one in mine for entry in one.entries], parcel),
+                parameters.run_numbers([(one.run.definition_id, one.run) for one in mine], encoder),
+                parameters.details_numbers([one.details for one in mine], encoder),
+                parameters.step_numbers([step for one in mine for step in one.steps], encoder),
+                parameters.entry_numbers([entry for one in mine for entry in one.entries], encoder),
             )
         asked = (not_before, clock_offset, *notice)
-        [(now, *_)] = await fetch(connection, SQL.insert_runs, *_given(tenant, parcel), *rows, *asked)
+        [(now, *_)] = await fetch(connection, SQL.insert_runs, *_given(tenant, encoder), *rows, *asked)
     return now

@@ -291,7 +291,7 @@ export function workflowPage(context) {
 		const migrate = () =>
 			attempt(() =>
 				migrateDialog({ workflow: name, of: Number(old), to: Number(now) }, (told) => {
-					toast("ok", `${counted(told.migrated, "run")} migrated, ${told.stayed} stayed.`);
+					toast("run", `A job migrates ${counted(told.runs, "run")}.`, link("/jobs", "Show the jobs"));
 					show();
 				}),
 			);

@@ -35,7 +35,7 @@ async def archiving(
     tenant: str,
     base: Path | None = None,
     deletes: bool = False,
-    tell: Callable[[str], None] = log.info,
+    report: Callable[[str], None] = log.info,
 ) -> AsyncIterator[None]:
     """Archive ended runs of workflows that declare it meanwhile, below `base`, and once more at the end. With
     `deletes`, runs go whose declared time has passed."""
@@ -43,11 +43,11 @@ async def archiving(
 
     def log_swept(swept: Swept) -> None:
         for one in swept.bundles:
-            tell(f"run {one.run_id} ({one.workflow}, {one.state}) is archived in {one.folder}")
+            report(f"run {one.run_id} ({one.workflow}, {one.state}) is archived in {one.folder}")
         for run_id, why in swept.problems:
-            tell(f"run {run_id} is not archived: {why}")
+            report(f"run {run_id} is not archived: {why}")
         if swept.deleted:
-            tell(f"{len(swept.deleted):,} runs are deleted: the time that their workflows keep them has passed")
+            report(f"{len(swept.deleted):,} runs are deleted: the time that their workflows keep them has passed")
 
     async def keep() -> None:
         async for swept in sweeper.follow(deletes=deletes):

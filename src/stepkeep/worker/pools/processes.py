@@ -145,11 +145,11 @@ class ProcessPool(ThreadPool):
         if job.cancelled.why not in (None, Why.RUN_STOPPING):
             child.kill()
         child.line.send((task.number, pickle.dumps(task)))
-        asking = [True]
+        may_cancel = [True]
 
         def send_cancel() -> None:
             # After the answer this process runs another job, which must not be cancelled by this flag.
-            if asking and job.cancelled.why is Why.RUN_STOPPING:
+            if may_cancel and job.cancelled.why is Why.RUN_STOPPING:
                 with suppress(OSError):
                     child.line.send((task.number, CANCEL))
 
@@ -167,7 +167,7 @@ class ProcessPool(ThreadPool):
                 if job.context is not None:
                     job.context.progress(sent.fraction, sent.text)
         finally:
-            asking.clear()
+            may_cancel.clear()
 
     def _take_child(self) -> Child:
         with self._lock:

@@ -6,14 +6,6 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 
 from stepkeep.dialects.dialect import Line, Say
-from stepkeep.dialects.workstream.derivation import (
-    IN_FLIGHT,
-    TASK_ENDED,
-    WORKSTREAM_ENDED,
-    TaskView,
-    agrees,
-    derive_workstream_state,
-)
 from stepkeep.dialects.workstream.invariants.lines import (
     HEAD,
     STREAM,
@@ -23,6 +15,14 @@ from stepkeep.dialects.workstream.invariants.lines import (
     is_critical,
     is_sealed,
     stream_of,
+)
+from stepkeep.dialects.workstream.planning import (
+    IN_FLIGHT,
+    TASK_ENDED,
+    WORKSTREAM_ENDED,
+    TaskView,
+    agrees,
+    derive_workstream_state,
 )
 
 AFTER_A_PAUSE = {

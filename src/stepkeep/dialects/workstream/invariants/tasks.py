@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import datetime
 
 from stepkeep.dialects.dialect import Line, Say
-from stepkeep.dialects.workstream.derivation import TASK_ENDED
 from stepkeep.dialects.workstream.invariants.lines import TASK, Feed, about, is_sealed, stream_of
+from stepkeep.dialects.workstream.planning import TASK_ENDED
 
 MOMENTS = {"running": "started_at", **dict.fromkeys(TASK_ENDED, "completed_at")}
 """The time field that a task sets when it enters a state."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from stepkeep.dialects.dialect import Line, Say
-from stepkeep.dialects.workstream.derivation import IN_FLIGHT
 from stepkeep.dialects.workstream.invariants.lines import HEAD, TASK, WORKER, Feed, about, is_sealed
+from stepkeep.dialects.workstream.planning import IN_FLIGHT
 
 
 class Crew:
