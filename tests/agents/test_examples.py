@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from stepkeep.definition.apps import load_app
 
 import stepkeep as sk
+from stepkeep.definition.python.handlers import load_app
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "agents"
 

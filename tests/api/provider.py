@@ -32,6 +32,8 @@ class Provider:
         self.issuer = ""
         self.signs_as_secret = False
         self.asked: list[str] = []
+        self.left_out = ""
+        """A field that its discovery document lacks."""
 
     def rotate(self) -> None:
         self.key = RSAKey.generate_key(2048, {"kid": "two"})
@@ -89,14 +91,13 @@ class _Handler(BaseHTTPRequestHandler):
         self.provider.asked.append(path)
         if path == "/.well-known/openid-configuration":
             at = self.provider.issuer
-            self._say(
-                {
-                    "issuer": at,
-                    "authorization_endpoint": f"{at}/authorize",
-                    "token_endpoint": f"{at}/token",
-                    "jwks_uri": f"{at}/keys",
-                }
-            )
+            told = {
+                "issuer": at,
+                "authorization_endpoint": f"{at}/authorize",
+                "token_endpoint": f"{at}/token",
+                "jwks_uri": f"{at}/keys",
+            }
+            self._say({name: value for name, value in told.items() if name != self.provider.left_out})
         elif path == "/keys":
             self._say({"keys": [self.provider.key.as_dict(private=False)]})
         else:

@@ -169,6 +169,15 @@ async def test_an_answer_that_belongs_to_another_browser_or_another_sign_in_is_r
 
 
 @first_on("sqlite")
+@pytest.mark.parametrize("field", ["issuer", "authorization_endpoint", "token_endpoint", "jwks_uri"])
+async def test_a_discovery_document_that_lacks_a_field_is_refused(database_url: str, field: str) -> None:
+    async with with_provider(database_url) as (stage, provider), stage.client() as client:
+        provider.left_out = field
+        said = told(await client.get("/oidc/login"), 401, "unauthenticated")
+        assert "the provider failed" in said["detail"]
+
+
+@first_on("sqlite")
 async def test_without_a_provider_there_is_nothing_to_find(database_url: str) -> None:
     async with on(database_url) as stage, stage.client() as client:
         told(await client.get("/oidc/login"), 404, "not_found")

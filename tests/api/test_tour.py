@@ -185,6 +185,7 @@ async def _runs(tour: Tour) -> str:
     assert [one["id"] for one in (await tour("GET", "/runs?text=ada&label=team%3Da"))["runs"]] == [run]
     assert [one["id"] for one in (await tour("GET", "/runs?business_key=k-1&until=2000-01-01T00:00Z"))["runs"]] == []
     await tour("GET", "/statistics")
+    assert "errors" in await tour("GET", "/errors")
     assert (await tour("GET", "/runs?as=ioa"))["runs"][0]["state"]
     assert (await tour("GET", f"/runs/{run}"))["run"]["labels"] == {"team": "a"}
     preview = await tour("POST", f"/runs/{idle}/continuation-preview", {"how": "fork", "start": "greet"})
@@ -461,6 +462,11 @@ async def _sinks(tour: Tour, stage: Stage) -> None:
     assert (await tour("GET", "/slots")) == limited
     assert (await tour("POST", "/slots/clear"))["slots"] == []
     told(await tour.client.post("/slots", json={"most": 3, "workflow": "nowhere"}), 404, "not_found")
+    set_ = await tour("POST", "/limits/set", {"name": "mail", "rate": "100/1m", "burst": 20, "key": "acme"})
+    assert [(one["key"], one["rate"]) for one in set_["of_keys"]] == [("acme", "100/1m")]
+    assert [one["name"] for one in (await tour("GET", "/limits"))["limits"]] == ["mail"]
+    assert await tour("GET", "/limits/mail") == set_
+    assert (await tour("POST", "/limits/clear", {"name": "mail", "key": "acme"}))["limits"] == []
     sized = await tour("POST", "/resources", {"resource": "cpu", "most": 8})
     assert [(one["resource"], one["most"], one["holders"]) for one in sized["resources"]] == [("cpu", 8, [])]
     assert (await tour("GET", "/resources")) == sized

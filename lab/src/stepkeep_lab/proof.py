@@ -46,7 +46,7 @@ STORMS = ("kill-storm", "rollback-storm", "sessions-ended", "through-a-pooler")
 """Faults of one minute each. The other scenarios of the torture end when their faults have struck."""
 
 TESTS = {
-    "acceptance cli definition docs evidence golden metrics schedules": 8,
+    "acceptance agents cli definition docs evidence golden metrics schedules": 8,
     "api people remote": 12,
     "bench conformance forgeries fuzz kernel modelcheck network seeds sinks simulate testing torture tracing typing": 8,
     "operations test_postgres_harness.py test_secret_values.py": 7,

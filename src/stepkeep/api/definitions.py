@@ -89,7 +89,6 @@ class CheckedDefinition(Answer, kw_only=True):
     done="Published",
     also="Was there",
     answers=PublishedAnswer,
-    names={"as_": "as"},
     reads=BODY,
 )
 async def publish_workflow(request: BoundedRequest, engine: ActingEngine, as_: WrittenAs = None) -> JsonAnswer:
@@ -106,9 +105,7 @@ async def publish_workflow(request: BoundedRequest, engine: ActingEngine, as_: W
     )
 
 
-@routes(
-    "POST /workflows/check", "definitions", "check_workflow", "Check a definition", names={"as_": "as"}, reads=ANY_BODY
-)
+@routes("POST /workflows/check", "definitions", "check_workflow", "Check a definition", reads=ANY_BODY)
 async def check_workflow(request: BoundedRequest, engine: ActingEngine, as_: WrittenAs = None) -> CheckedDefinition:
     """All problems at once, with their places. Nothing is published."""
     try:

@@ -23,7 +23,7 @@ from stepkeep.api.routing import JsonAnswer, check_query, problem_responses
 from stepkeep.dialects.registry import names
 from stepkeep.engine.groups import ActingEngine
 from stepkeep.operations.answers import says
-from stepkeep.operations.operation import NOTHING, Operation, Parameter, Row
+from stepkeep.operations.operation import NOTHING, Operation, Parameter, make_row
 from stepkeep.operations.typed import Wrong, reader
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -55,7 +55,7 @@ class Handwritten(Operation):
     """
 
     def __init__(self, tag: str, route: str, of: str, id: str, summary: str, function: Any, **more: Any) -> None:  # noqa: A002
-        row = Row(frozenset(), route, id, summary, **{name: more[name] for name in SAID if name in more})
+        row = make_row(frozenset(), route, id, summary, {name: more[name] for name in SAID if name in more})
         super().__init__("", tag, function, row)
         self.name, self._more = of, more
 

@@ -93,7 +93,6 @@ class RunCost(Answer, kw_only=True):
     "create_template_run",
     "Create a run of a template",
     status=201,
-    done="Created",
     also="Created before",
     answers=RunCreated,
     example={"template_name": "default", "priority": 5},

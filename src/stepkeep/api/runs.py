@@ -80,7 +80,6 @@ class Created(Answer, kw_only=True):
     "create_run",
     "Create a run",
     status=201,
-    done="Created",
     also="Created before by this key",
     answers=Created,
     example={"workflow": "hello", "input": {"name": "Ada"}, "labels": {"team": "a"}},
@@ -209,7 +208,6 @@ async def get_result(
     "List the steps of a run",
     tag="Steps",
     done="The steps",
-    names={"as_": "as"},
     answers=Steps,
 )
 async def list_steps(engine: ActingEngine, run_id: RunId, as_: As = None) -> Any:
@@ -234,7 +232,6 @@ async def list_attempts(engine: ActingEngine, run_id: RunId, step: StepName) -> 
     "log",
     "get_journal",
     "Read the journal of a run",
-    names={"as_": "as"},
     answers=JournalPage,
 )
 async def get_journal(
@@ -261,7 +258,6 @@ async def get_journal(
     "Export the log of a run",
     done="One JSON object per line",
     media="application/jsonl",
-    names={"as_": "as"},
 )
 async def export_log(engine: ActingEngine, run_id: RunId, as_: As = None) -> Response:
     """What `stepkeep log export` writes, and `stepkeep log verify` checks."""

@@ -94,7 +94,7 @@ class Pulse:
         return self.spoke(b": still there\n\n") if self._clock() - self._spoke_at >= HEARTBEAT_SECONDS else b""
 
 
-@routes("GET /runs/{run_id}/stream", "log", "stream_run", "Follow the journal of a run", names={"as_": "as"}, **EVENTS)
+@routes("GET /runs/{run_id}/stream", "log", "stream_run", "Follow the journal of a run", **EVENTS)
 async def stream_run(
     request: Request, engine: ActingEngine, run_id: RunId, as_: As = None, last_event_id: LastEventId = None
 ) -> StreamingResponse:

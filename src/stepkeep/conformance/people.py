@@ -221,7 +221,7 @@ class RunPeople:
 
     # -- what is recorded ----------------------------------------------------------------------------------------------
     def ask(self, event: str, actor: str, detail: Mapping[str, Any]) -> None:
-        """Somebody asks for the run: its creation, or the start of an idle run, which names those who had asked."""
+        """A person asks for the run: its creation, or the start of an idle run, which names those who had asked."""
         before = detail.get("asked_before")
         if event == "run_created" or (event == "run_started" and before):
             self.requesters |= {actor, *(before if isinstance(before, list) else ())}

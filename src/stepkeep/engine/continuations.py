@@ -43,8 +43,6 @@ class AsyncContinuations(AsyncGroup):
         "POST /runs/{run_id}/retry",
         "retry_run",
         "Continue a run after a fix",
-        status=201,
-        done="Created",
         creates="/runs/{run_id}",
         agents="changes",
     )
@@ -67,8 +65,6 @@ class AsyncContinuations(AsyncGroup):
         "POST /runs/{run_id}/rerun-from",
         "rerun_run_from",
         "Run a finished run again from a step",
-        status=201,
-        done="Created",
         creates="/runs/{run_id}",
         agents="changes",
         example={"start": "ship"},
@@ -98,8 +94,6 @@ class AsyncContinuations(AsyncGroup):
         "POST /runs/{run_id}/fork",
         "fork_run",
         "Take another course from a step",
-        status=201,
-        done="Created",
         creates="/runs/{run_id}",
         example={"start": "ship", "input": {"country": "CH"}},
     )

@@ -37,7 +37,6 @@ class AsyncInterventions(AsyncGroup):
         "POST /runs/{run_id}/request-changes",
         "request_changes",
         "Request changes at an open gate",
-        names={"for_": "for"},
         example={"step": "sign", "comment": "name the supplier"},
     )
     async def request_changes(
@@ -63,7 +62,6 @@ class AsyncInterventions(AsyncGroup):
         "POST /runs/{run_id}/escalate",
         "escalate_gate",
         "Open the next level of a gate",
-        names={"for_": "for"},
         example={"step": "sign", "reason": "bea is away"},
     )
     async def escalate(

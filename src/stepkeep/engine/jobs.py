@@ -78,8 +78,6 @@ class AsyncJobs(AsyncGroup):
         "POST /runs/bulk",
         "start_job",
         "Cancel many runs, or run them again",
-        status=201,
-        done="Created",
         creates="/jobs/{job}",
         example={"action": "cancel", "where": {"workflow": "hello"}, "dry_run": True},
     )

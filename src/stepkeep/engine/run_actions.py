@@ -43,7 +43,6 @@ class AsyncRunActions(AsyncBase):
         "POST /runs/{run_id}/approve",
         "approve_gate",
         "Approve an open gate",
-        names={"for_": "for"},
         example={"step": "sign", "comment": "checked"},
     )
     async def approve(
@@ -75,7 +74,6 @@ class AsyncRunActions(AsyncBase):
         "POST /runs/{run_id}/reject",
         "reject_gate",
         "Reject an open gate",
-        names={"for_": "for"},
         example={"step": "sign", "comment": "checked"},
     )
     async def reject(
@@ -174,7 +172,6 @@ class AsyncRunActions(AsyncBase):
         "Complete a manual step",
         tag="Steps",
         by_hand=True,
-        names={"for_": "for"},
         here=["claim"],
     )
     async def complete(

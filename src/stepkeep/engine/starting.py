@@ -414,8 +414,6 @@ class AsyncStarting(AsyncDefinitions, AsyncReading):
         "POST /runs/{run_id}/rerun",
         "rerun_run",
         "Run a finished run again",
-        status=201,
-        done="Created",
         creates="/runs/{run_id}",
         agents="changes",
     )

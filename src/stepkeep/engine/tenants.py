@@ -44,7 +44,6 @@ class AsyncTenants(AsyncGroup):
         "create_tenant",
         "Give the tenant of the key settings",
         status=201,
-        done="Created",
         example={"name": "default", "vouching": "allowed"},
         repeatable=False,
     )

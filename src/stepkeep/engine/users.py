@@ -51,7 +51,6 @@ class AsyncUsers(AsyncGroup):
         "create_user",
         "Register a user or a service",
         status=201,
-        done="Created",
         example={"name": "bob", "display": "Bob"},
         repeatable=False,
     )

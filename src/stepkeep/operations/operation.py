@@ -89,17 +89,19 @@ class Parameter(NamedTuple):
 class Row(NamedTuple):
     """What is said beside a method.
 
-    `tag`: another part of the document than that of the group. `names`: arguments that requests call by another name.
+    `tag`: another part of the document than that of the group. `names`: arguments that requests call by another name;
+    requests leave out an underscore at the end.
     `or_key`: the argument that the header Idempotency-Key stands for where a body has none. `here`: arguments that need
     the database itself. `rest`: the field for all further keyword arguments. `pages`: the list of the answer that comes
     in pages of `page_size`. Either the method takes `after` or `cursor` with a `limit`, and answers with `next`; or it
     reads the whole list, and `page_key` is the field that names an item (or fields, with @ between). `repeatable`: the
     request may be sent again after a lost answer. `ends_access`: what the service knows of keys is read anew. `asks`:
     what a request names besides its path must exist, or the request is not valid. `creates`: the address of what it
-    creates. Its answer has `created`, which is false where the `idempotency_key` had created it before: the status is
-    200 then. `agents`: what it does, if agents get it as a tool. `by_hand`: the service has a route of its own there.
-    `kept`: fields of the first page that hold for all. `words`: the argument that names a dialect, in whose words the
-    answer is a plain mapping. `answer`: its type, if the annotation has several. `elsewhere`: rows of other addresses.
+    creates, with the status 201. Its answer has `created`, which is false where the `idempotency_key` had created it
+    before: the status is 200 then. `agents`: what it does, if agents get it as a tool. `by_hand`: the service has a
+    route of its own there. `kept`: fields of the first page that hold for all. `words`: the argument that names a
+    dialect, in whose words the answer is a plain mapping. `answer`: its type, if the annotation has several.
+    `elsewhere`: rows of other addresses.
     """
 
     scopes: frozenset[Scope]
@@ -127,6 +129,13 @@ class Row(NamedTuple):
     words: str | None = None
     answer: Any = None
     elsewhere: Sequence[Row] = ()
+
+
+def make_row(scopes: frozenset[Scope], route: str, id: str, summary: str, more: Mapping[str, Any]) -> Row:  # noqa: A002
+    """A row, with what follows from the rest of it."""
+    known: dict[str, Any] = {**({"status": 201} if "creates" in more else {}), **more}
+    found = Row(scopes, route, id, summary, **known)
+    return found._replace(done="Created") if found.status == 201 and "done" not in more else found
 
 
 class Operation:
@@ -167,7 +176,7 @@ class Operation:
 
     def _parameter(self, given: inspect.Parameter) -> Parameter:
         row, is_rest = self.row, given.kind is inspect.Parameter.VAR_KEYWORD
-        wire = row.rest if is_rest and row.rest else row.names.get(given.name, given.name)
+        wire = row.rest if is_rest and row.rest else row.names.get(given.name, given.name.rstrip("_"))
         annotation, is_checked = _wire_type(dict[str, Any] if is_rest else self.hints[given.name])
         if given.name in row.here or not self.path:
             place = ""
@@ -260,7 +269,7 @@ def operation(
     def mark(
         method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]],
     ) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]:
-        method.row = Row(scopes, route, id, summary, **more)  # type: ignore[attr-defined]
+        method.row = make_row(scopes, route, id, summary, more)  # type: ignore[attr-defined]
         return method
 
     return mark

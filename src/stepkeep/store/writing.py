@@ -163,7 +163,7 @@ def _emitted(put: Put, rows: Rows) -> Iterator[Put]:
     yield Put("emit_deliveries", told, by_arrays=True, is_timed=True)
 
 
-def _told(put: Put, rows: Rows) -> Iterator[Put]:
+def _about_children(put: Put, rows: Rows) -> Iterator[Put]:
     """A parent and its child may write the same row at once, each in a batch with others: all lock in one order."""
     if put.statement == "end_child" and Recall in rows:
         return
@@ -194,8 +194,8 @@ def _chunks(put: Put, rows: Rows) -> Iterator[Put]:
 
 EXPANDED: Mapping[RowType, Callable[[Put, Rows], Iterator[Put]]] = {
     OutboxEntry: _emitted,
-    Recall: _told,
-    Notice: _told,
+    Recall: _about_children,
+    Notice: _about_children,
     TriggerChange: _triggers,
     HoldRow: _holds,
     Payload: _chunks,

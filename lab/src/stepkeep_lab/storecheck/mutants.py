@@ -890,8 +890,8 @@ MUTANTS: tuple[SqlMutant, ...] = (
         "read_backlog",
         "held-back-is-backlog",
         "steps of paused runs are counted as claimable",
-        "where s.queue = oldest.queue and s.ready_at < 100000000000000000",
-        "where s.queue = oldest.queue and s.ready_at is not null",
+        "steps s indexed by steps_claim\n        where s.queue = oldest.queue and s.ready_at < 100000000000000000",
+        "steps s where s.queue = oldest.queue and s.ready_at is not null",
     ),
     _on(
         POSTGRES,
