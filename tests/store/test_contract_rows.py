@@ -32,6 +32,7 @@ from stepkeep.kernel.machine.rows import (
     Checkpoint,
     Details,
     Grown,
+    Limited,
     Note,
     Opening,
     OutboxEntry,
@@ -74,6 +75,8 @@ FULL_RUN = a_run(
     moved_at=13,
 )
 FULL_NOTE = Note(
+    limited=(Limited(key="é", units=3), Limited(key="")),
+    paid=2,
     checkpoints=(
         Checkpoint(name="charge é", value='{"id" : 7}', fence=2, at=1_700_000_000_000_001),
         Checkpoint(name="ship", value="null", fence=3, at=1_700_000_000_000_002),
