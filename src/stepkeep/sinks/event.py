@@ -48,7 +48,7 @@ class OutgoingEvent(msgspec.Struct, frozen=True, kw_only=True):
     ...     seq=4,
     ...     number=0,
     ...     type="order.paid",
-    ...     source=Source.EMITTED,
+    ...     source=EventSource.EMITTED,
     ...     at=0,
     ...     data=b'{"total":5}',
     ...     workflow="order",
