@@ -45,10 +45,11 @@ async def support(ctx: Any, customer: str, conversation: list[Any]) -> Any:
 
 if __name__ == "__main__":
     with sk.open("sqlite:///support.db") as engine:
-        run = engine.run(support, {"customer": "ada", "conversation": []}, check=False)
-        for text in ("hello", "and again", "bye"):
-            engine.send(run.id, "said", text)
-            run = engine.work_on(run.id)
-            print(run)
-            while isinstance(run.output, dict) and "continued_as" in run.output:
-                run = engine.work_on(run.output["continued_as"])
+        engine.start_worker()
+        run = engine.start(support, {"customer": "ada", "conversation": []}, business_key="ada")
+        for text in ("hello", "and again"):
+            engine.send(run.run_id, "said", text)
+        # A customer knows no run: the business key finds the one that goes on.
+        engine.wait(run.run_id, until_blocked=True)
+        engine.send(key="ada", name="said", payload="bye")
+        print(engine.wait(run.run_id))

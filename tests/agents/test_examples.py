@@ -54,12 +54,15 @@ def test_the_newsroom_answers_as_its_editor_decides(engine: sk.Engine, agrees: b
 
 
 def test_the_support_agent_hands_its_conversation_on(engine: sk.Engine) -> None:
-    run = engine.run(example("support_agent", "support"), {"customer": "ada", "conversation": []}, check=False)
-    first = run.id
+    """What is sent by the customer's key reaches the run that goes on."""
+    support = example("support_agent", "support")
+    run = engine.run(support, {"customer": "ada", "conversation": []}, business_key="ada", check=False)
     for text in ("hello", "and again"):
         engine.send(run.id, "said", text)
-        run = engine.work_on(run.id)
-    assert run.id == first
-    run = engine.work_on(run.output["continued_as"])
-    engine.send(run.id, "said", "bye")
-    assert engine.work_on(run.id).output == 4
+        first = engine.work_on(run.id)
+    assert "continued_as" in first.output
+    worker = engine.start_worker()
+    engine.send(key="ada", name="said", payload="bye")
+    last = engine.wait(run.id, seconds=60)
+    worker.stop()
+    assert (last.output, last.id) == (4, first.output["continued_as"])

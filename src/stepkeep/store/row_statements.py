@@ -139,6 +139,7 @@ def postgres_statements() -> Iterator[tuple[str, str]]:
 def insert(row: RowType) -> str:
     """Insert one row.
 
+    >>> from stepkeep.store.rows import SlotRow
     >>> print(insert(SlotRow))
     insert into slots (tenant, run_id, workflow, most, priority, asked_at, granted_at)
     values ($1, $2::uuid, $3, $4, $5, $6, $7)
