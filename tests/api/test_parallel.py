@@ -66,6 +66,8 @@ FORMS: dict[str, tuple[str, dict[str, Any] | str | bytes | None]] = {
         {"event": "{event}", "reason": "known"},
     ),
     "POST /slots": ("/slots", {"most": 1000}),
+    "POST /limits/set": ("/limits/set", {"name": "api", "running": 1000}),
+    "POST /limits/clear": ("/limits/clear", {"name": "api"}),
     "POST /slots/clear": ("/slots/clear", None),
     "POST /resources": ("/resources", {"resource": "cpu", "most": 8}),
     "POST /resources/clear": ("/resources/clear", {"resource": "cpu"}),

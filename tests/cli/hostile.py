@@ -411,6 +411,15 @@ def cases() -> dict[tuple[str, ...], list[list[str]]]:
         ("slots", "set"): [["3", "--workflow", HOSTILE], ["3", "--by", HOSTILE], [HOSTILE], ["0"], ["3"]],
         ("slots", "clear"): [["--workflow", HOSTILE], []],
         ("slots", "list"): [[]],
+        ("limits", "set"): [
+            ["api", "--running", "3", "--for", HOSTILE],
+            ["api", "--rate", HOSTILE],
+            [HOSTILE, "--running", "1", "--by", HOSTILE],
+            ["api", "--running", "0"],
+        ],
+        ("limits", "clear"): [["api", "--for", HOSTILE], [HOSTILE]],
+        ("limits", "list"): [[]],
+        ("limits", "show"): [[HOSTILE], ["api", "--for", HOSTILE]],
         ("resources", "set"): [
             [HOSTILE, "3"],
             ["cpu", HOSTILE],

@@ -88,7 +88,7 @@ class Mortal(Transactor):
             os.kill(os.getpid(), 9)
 
 
-async def main(url: str, run_id: str, commits: int, ahead: int, registry: sk.Registry = registry) -> None:
+async def main(url: str, run_id: str, commits: int, ahead: int) -> None:
     store = connect(url)
     await store.open()
     store.clock_offset = ahead

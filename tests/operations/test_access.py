@@ -17,7 +17,7 @@ from stepkeep.edges.secret_values import KNOWN
 from stepkeep.engine import AsyncEngine
 from stepkeep.engine.interventions import AsyncInterventions
 from stepkeep.engine.jobs import AsyncJobs
-from stepkeep.engine.limits import AsyncPauses, AsyncResources, AsyncSlots
+from stepkeep.engine.limits import AsyncLimits, AsyncPauses, AsyncResources, AsyncSlots
 from stepkeep.kernel.errors import Conflict, InvalidInput, NotAllowed, NotFound
 from stepkeep.operations import access
 from stepkeep.operations.access import OPERATIONS, SCOPES, Scope, guarded, parse_key
@@ -235,6 +235,7 @@ def test_every_operation_has_a_row_and_every_row_an_operation() -> None:
         "interventions.": AsyncInterventions,
         "pauses.": AsyncPauses,
         "slots.": AsyncSlots,
+        "limits.": AsyncLimits,
         "resources.": AsyncResources,
         "continuations.": sk.AsyncContinuations,
         "migrations.": sk.AsyncMigrations,

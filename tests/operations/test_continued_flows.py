@@ -122,7 +122,7 @@ def test_what_cannot_continue_fails_with_the_reason(database_url: str) -> None:
         except BaseException:  # noqa: BLE001 - the flow of this test hides its own end
             return "went on"
 
-    @sk.flow("continued.declared", input_schema={"type": "object", "required": ["number"]})
+    @sk.flow("continued.declared", input_schema={"type": "object", "required": ["number"]}, on_exhausted="fail")
     async def declared(ctx: Any, number: int) -> None:
         ctx.continue_as_new({"nomber": number})
 
@@ -132,7 +132,7 @@ def test_what_cannot_continue_fails_with_the_reason(database_url: str) -> None:
 
     several = sk.Workflow("continued-several")
     several.step("first", add, inputs={"total": 1, "number": 1})
-    several.step("second", part, flow={"max_calls": 5})
+    several.step("second", part, flow={"max_calls": 5}, on_exhausted="fail")
     with sk.Engine(database_url) as engine:
         runs = ((stubborn, {}), (declared, {"number": 1}), (several, {}))
         errors = [engine.run(one, given).error for one, given in runs]

@@ -16,6 +16,7 @@ from stepkeep.operations.definitions.versions import DURATIONS, FREE, LONGEST, d
 COUNTS = frozenset(
     {
         *("version", "order", "priority", "slots", "quorum", "reject_on", "count", "tolerate", "in_flight", "max"),
+        *("running", "weight", "rate", "burst", "units"),
         *("retry.max_attempts", "retry.max_losses"),
     }
 )

@@ -262,8 +262,8 @@ BUGS: tuple[tuple[str, Mutant], ...] = (
             "rerun-twice",
             "a batch that is done again runs its runs again, too",
             "operations.continuation.jobs:JobSweep._rerun",
-            'idempotency_key=f"job:{job.id}:{row.run_id}"',
-            "idempotency_key=None",
+            'key = f"job:{job.id}:{row.run_id}"',
+            "key = None",
         ),
     ),
     (

@@ -120,7 +120,7 @@ BUGS = [
         gone_on("policy", "top", "other_fork"),
     ),
     (
-        bug("unasked-adopted", "kernel.composition.adoption:_asked_anew", "_may_ask(step)", "False"),
+        bug("unasked-adopted", "kernel.composition.adoption:_asked_anew", "_may_ask(plan.steps[no])", "False"),
         gone_on("large_flow", "top", "other_fork"),
     ),
     (

@@ -16,7 +16,7 @@ from stepkeep.operations.limits.limits import LimitDetail, LimitList
 from stepkeep.operations.limits.pauses import PauseList
 from stepkeep.operations.limits.resources import ResourceList
 from stepkeep.operations.limits.slots import SlotList
-from stepkeep.operations.operation import Actor, Name, Words, group, operation
+from stepkeep.operations.operation import Actor, Limit, Name, Words, group, operation
 
 Queue = Annotated[str, Meta(max_length=255, description="Its name; the default queue is empty.")]
 
@@ -295,7 +295,7 @@ class AsyncLimits(AsyncGroup):
         *,
         key: Key = None,
         after: Annotated[str, Meta(max_length=MAX_KEY), says("Keys after this one.")] = "",
-        limit: Annotated[int, Meta(ge=1, le=1000), says("How many keys at most.")] = 100,
+        limit: Limit = 100,
     ) -> LimitDetail:
         """One limit: the keys that steps hold or wait for, with the holders, and every change of its rule.
 

@@ -33,6 +33,7 @@ INTEGERS: dict[str, Mapping[str, Bounds]] = {
     "worker_reports": _table(worker=Id, reported_at=Moment),
     "attempt_evidence": _table(no=StepNo, fence=Count),
     "payload_chunks": _table(no=Count),
+    "limit_lines": _table(queue=Id, due_at=Moment),
     "quota_runs": _table(taken_at=Moment),
     "delivery_actions": _table(id=Place, at=Moment, seq=Seq, number=Count),
     "quarantine": _table(id=Place, quarantined_at=Moment, released_at=Moment),

@@ -9,6 +9,7 @@ from tests.store.listening import listening, ready_to_hear
 from tests.store.values import QUEUE, new_run, ready, save
 
 from stepkeep.store.sqlite import inotify
+from stepkeep.store.sqlite.notifications import MOST_FILE_BYTES
 
 
 @pytest.fixture
@@ -42,7 +43,7 @@ async def test_a_file_that_has_grown_is_emptied_by_the_next_sender(url: str, tmp
         with listening(other) as ear:
             await ready_to_hear(other, ear)
             file = tmp_path / "stepkeep.db-notify"
-            file.write_text("somebody 999\n" * 6_000)
+            file.write_text("somebody 999\n" * (MOST_FILE_BYTES // 13 + 1))
             await ear.hears_of(999)
             await save(store, new_run(1, (ready(1),)))
             await ear.hears_of(QUEUE)

@@ -27,7 +27,7 @@ AROUND = 20
 
 DURATIONS = frozenset(
     {
-        *("timeout", "lease", "grace", "deadline", "completion_deadline", "remind", "pause", "per"),
+        *("timeout", "lease", "grace", "deadline", "completion_deadline", "remind", "pause", "per", "period"),
         *("retry.initial", "retry.max", "retry.max_elapsed"),
     }
 )

@@ -21,6 +21,7 @@ from stepkeep.kernel.errors import InvalidInput, NotFound
 from stepkeep.kernel.machine.rows import Step
 from stepkeep.kernel.people.authority import Caller
 from stepkeep.kernel.plan import Plan
+from stepkeep.operations import validate
 from stepkeep.operations.answers import Answer, says
 from stepkeep.operations.instants import instant
 from stepkeep.operations.limits.rules import FRESH_SECONDS, NO_RULE, Rule, WrittenRule, read_rules
@@ -174,6 +175,7 @@ def rule_of(running: int | None, rate: str | None, burst: int) -> LimitRule:
 
 async def set_limit(store: Store, name: str, rule: LimitRule, key: str | None, reason: str, *, caller: Caller) -> None:
     """Say what counts for all keys, or for one: it counts before what a definition says, and outlives publication."""
+    reason = validate.words("the reason", reason)
 
     def changed(written: WrittenRule) -> WrittenRule:
         if key is None:
@@ -188,6 +190,7 @@ async def set_limit(store: Store, name: str, rule: LimitRule, key: str | None, r
 
 async def clear_limit(store: Store, name: str, key: str | None, reason: str, *, caller: Caller) -> None:
     """Take back what an operator has set, for all keys or for one: what is left counts."""
+    reason = validate.words("the reason", reason)
 
     def changed(written: WrittenRule) -> WrittenRule:
         if key is None:
