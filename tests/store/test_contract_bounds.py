@@ -227,7 +227,7 @@ BY_THE_CLOCK = {
     *(("children", column) for column in ("requested_at", "started_at", "recalled_at", "ended_at", "todo_at")),
     ("quota_runs", "taken_at"),
     *(("slots", "asked_at"), ("slots", "granted_at"), ("resource_holds", "held_at")),
-    *(("limit_holds", "held_at"), ("limit_waits", "asked_at"), ("limit_keys", "used_at")),
+    *(("limit_holds", "held_at"), ("limit_waits", "asked_at"), ("limit_keys", "used_at"), ("limit_lines", "due_at")),
     ("limit_keys", "tat"),
     *(("jobs", "created_at"), ("jobs", "lease_until"), ("jobs", "ended_at")),
 }
@@ -239,6 +239,7 @@ COPIED = {
     *(("resource_holds", column) for column in ("no", "fence", "units")),
     *(("limit_holds", column) for column in ("no", "fence", "weight")),
     *(("limit_waits", column) for column in ("no", "queue", "priority")),
+    ("limit_lines", "queue"),
     ("attempt_evidence", "no"),
     ("attempt_evidence", "fence"),
     ("worker_reports", "worker"),
