@@ -80,8 +80,10 @@ async def _backfill(play: Play, maker: str) -> str:
     actor, named = await play.as_(maker)
     workflow, name = await play.published(), f"daily-{play.id}"
     await play.world.root.triggers.add(name, workflow, every="1d", with_=play.given, by=play.ron)
-    today = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
-    await actor.triggers.backfill(name, since=today - timedelta(hours=1), until=today + timedelta(hours=1), **named)
+    midnight = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0) - timedelta(days=1)
+    await actor.triggers.backfill(
+        name, since=midnight - timedelta(hours=1), until=midnight + timedelta(hours=1), **named
+    )
     return str(await play.world.until(lambda: _fired(play, name)))
 
 
