@@ -1,8 +1,9 @@
 """Serves the web pages: `/` leads to `/ui`, every address below it is the same document, files are in `/ui/files`.
 
-The files are those of `stepkeep/ui`; of modules the comments that have lines of their own are left out. They hold no data: a page reads everything through the routes of the
-API, with a session, so that these routes are open. Files have the digest of all files in their address and may be kept
-forever; the document is asked for again each time. `app` adds the routes, which are not in the OpenAPI document.
+The files are those of `stepkeep/ui`; of modules the comments that have lines of their own are left out. They hold no
+data: a page reads everything through the routes of the API, with a session, so that these routes are open. Files have
+the digest of all files in their address and may be kept forever; the document is asked for again each time. `app` adds
+the routes, which are not in the OpenAPI document.
 """
 
 from __future__ import annotations
