@@ -369,9 +369,15 @@ class Transactor:
         """Decide on rows that are not locked. Returns whether the database accepted the decision."""
         batch.basis = unlocked.basis
         write = batch.decide(unlocked.loaded)
-        if isinstance(write, More) and write.policies:
-            # Only a policy was read too long ago. It is read by itself: a load with locks would read every run again.
+        if isinstance(write, More) and (write.policies or write.definitions) and not write.wants:
+            # Only a policy was read too long ago, or a definition never. They are read by themselves: a load with locks
+            # would read every run again.
             unlocked.loaded.policies |= {one: await self.store.read_policy(one) for one in write.policies}
+            try:
+                if write.definitions:
+                    unlocked.loaded.definitions |= await self.store.read_definitions(write.definitions)
+            except Unreadable:  # with locks, the other runs go on
+                return False
             write = batch.decide(unlocked.loaded)
         if not isinstance(write, Write) or not batch.is_certain():
             return False
