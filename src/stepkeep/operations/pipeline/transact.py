@@ -172,6 +172,8 @@ class Transactor:
         self.succeeded: Succeeded = lambda key, plan, outputs: None
         self.creating: Callable[[Sequence[NewRun]], None] = lambda runs: None
         """Called before a commit that creates runs."""
+        self.claiming: Callable[[Loaded], None] = lambda proposed: None
+        """Called before a commit that claims proposed steps."""
         self.on_children: list[Callable[[], None]] = []
         self.on_slots: list[Callable[[], None]] = []
         """Called when a committed run waits for an execution slot, or one ended while `runs_wait`."""
@@ -278,6 +280,8 @@ class Transactor:
             batch = ClaimBatch(self.plans, claimer, limit, self._passed_over)
             batch.decide(unlocked.loaded)
         else:
+            if unlocked is not None:
+                self.claiming(unlocked.loaded)
             make = partial(ClaimBatch, self.plans, claimer, limit, self._passed_over)
             batch = await self.run(make, unlocked, propose)
             self._passed_over.note(claimer.owner, batch.ruled_out)
