@@ -78,8 +78,8 @@ class StepOptions(TypedDict, total=False):
     hooks: Sequence[Mapping[str, Any]]
 
 
-class WorkOptions(StepOptions, total=False):
-    """Further options of a step with a handler."""
+class WorkTerms(TypedDict, total=False):
+    """The options of whatever a handler does: a step, or a call of a flow."""
 
     timeout: Duration
     retry: Retry
@@ -96,8 +96,39 @@ class WorkOptions(StepOptions, total=False):
     output_schema: Mapping[str, Any]
     capabilities: Sequence[str]
     queue: str
-    resources: Mapping[str, Literal["exclusive", "shared"] | int]
     limits: Sequence[str | Mapping[str, Any]]
+
+
+class CallOptions(WorkTerms, total=False):
+    """The options of a call of a flow. `name` is that of the call."""
+
+    name: str
+    description: str
+
+
+class GateOptions(TypedDict, total=False):
+    """The options of a gate of a flow: those of `Workflow.approval`."""
+
+    facts: Mapping[str, Any]
+    roles: Sequence[str]
+    groups: Sequence[str]
+    approvers: Sequence[str]
+    quorum: int
+    reject_on: int
+    not_: Sequence[str]
+    standing: Literal["both", "opening", "now"]
+    covers: Literal["shown", "plan"]
+    deadline: Duration
+    on_deadline: Literal["reject", "fail", "approve", "skip", "escalate"]
+    escalate: Sequence[Mapping[str, Any]]
+    remind: Duration
+    description: str
+
+
+class WorkOptions(StepOptions, WorkTerms, total=False):
+    """Further options of a step with a handler."""
+
+    resources: Mapping[str, Literal["exclusive", "shared"] | int]
     map: Condition | Mapping[str, Any]
     repeat: Mapping[str, Any]
     flow: Mapping[str, Any]
