@@ -42,6 +42,7 @@ from stepkeep.store.change import (
     Write,
 )
 from stepkeep.store.children import ChildStore
+from stepkeep.store.conversations import ConversationStore
 from stepkeep.store.deliveries import DeliveryStore
 from stepkeep.store.jobs import JobStore
 from stepkeep.store.limits import LimitStore
@@ -192,6 +193,7 @@ class Store(ABC):
     resources: ResourceStore
     limits: LimitStore
     jobs: JobStore
+    conversations: ConversationStore
 
     @property
     def is_confined(self) -> bool:
@@ -696,6 +698,7 @@ class Store(ABC):
         self.people = self._make_people(*part, write=self._write_people, read_authorities=self._read_authorities)
         self.audit, self.quotas, self.triggers = AuditStore(*part), QuotaStore(*part), TriggerStore(*part)
         self.deliveries, self.children, self.jobs = DeliveryStore(*part), ChildStore(*part), JobStore(*part)
+        self.conversations = ConversationStore(*part)
         self.slots, self.resources, self.limits = SlotStore(*part), ResourceStore(*part), LimitStore(*part)
 
     async def _read_of_run(
