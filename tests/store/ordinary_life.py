@@ -583,6 +583,7 @@ async def _looks(bench: Bench, runs: list[str]) -> None:
     await store.list_runs(RunFilter(tenant=TENANT, erred=True))
     assert (await store.search_runs(RunFilter(tenant=TENANT), Words(text=run[:8]), 1_000)).records
     await store.search_runs(RunFilter(tenant=TENANT, states=(RunState.FAILED,)), Words(text="x"), 100)
+    await store.search_runs(RunFilter(tenant=TENANT), Words(roots=True), 100)
     await store.count_unfinished(TENANT, 1_000)
     await store.sample_live(TENANT, share=1, limit=1_000)
     await store.sample_recent(TENANT, after=FIRST_ID, share=1, limit=100)

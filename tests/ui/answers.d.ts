@@ -552,7 +552,7 @@ type Vouching = "allowed" | "refused";
 
 interface Waiting { step: string; for: string; attempts?: number; category?: string | null; error?: string | null; elements?: number; settled?: number; failed?: number; run_id?: string; event?: string; prompt?: string; roles?: (string)[]; groups?: (string)[]; approvers?: (string)[]; of?: string; not?: (string)[]; level?: number; quorum?: number; votes?: (Ballot)[]; rule?: string; until: string | null; }
 
-interface Where { business_key?: string | null; correlation_id?: string | null; error?: string | null; labels?: Record<string, string> | null; since?: string | null; state?: (string)[] | null; text?: string | null; until?: string | null; workflow?: string | null; }
+interface Where { business_key?: string | null; correlation_id?: string | null; error?: string | null; labels?: Record<string, string> | null; roots?: boolean | null; since?: string | null; state?: (string)[] | null; text?: string | null; until?: string | null; workflow?: string | null; }
 
 type Why = "added" | "chosen" | "elements" | "follows" | "in_doubt" | "informs" | "input_differs" | "not_finished" | "own_decision" | "plan_differs" | "skipped" | "succeeded" | "undone";
 
@@ -818,7 +818,7 @@ type Query<A extends string> =
 	A extends "/quarantine" ? { history?: boolean | "true" | "false" | null | false; } :
 	A extends "/readyz" ? {  } :
 	A extends "/resources" ? {  } :
-	A extends "/runs" ? { state?: (RunState)[] | null | false; workflow?: string | null | false; business_key?: string | null | false; correlation_id?: string | null | false; label?: (string)[] | null | false; since?: string | null | false; until?: string | null | false; error?: string | null | false; text?: string | null | false; cursor?: string | null | false; limit?: number | string | null | false; as?: string | null | false; } :
+	A extends "/runs" ? { state?: (RunState)[] | null | false; workflow?: string | null | false; business_key?: string | null | false; correlation_id?: string | null | false; label?: (string)[] | null | false; since?: string | null | false; until?: string | null | false; error?: string | null | false; text?: string | null | false; roots?: boolean | "true" | "false" | null | false; cursor?: string | null | false; limit?: number | string | null | false; as?: string | null | false; } :
 	A extends "/schemas" ? { cursor?: string | null | false; limit?: number | string | null | false; } :
 	A extends "/session" ? {  } :
 	A extends "/sinks" ? { cursor?: string | null | false; limit?: number | string | null | false; } :

@@ -61,12 +61,13 @@ class RunFilter(msgspec.Struct, frozen=True, kw_only=True):
 
 class Words(msgspec.Struct, frozen=True, kw_only=True):
     """What a search looks for in runs: a part of the error; a part of id, workflow, keys, actor, error, input or
-    labels; and labels. Texts are found in any case of ASCII letters, and are in lower case here. A label is JSON as it
-    is stored: `"team":"a"`."""
+    labels; labels; and `roots`, that no run asked for it as its child. Texts are found in any case of ASCII letters,
+    and are in lower case here. A label is JSON as it is stored: `"team":"a"`."""
 
     error: str | None = None
     text: str | None = None
     labels: tuple[bytes, ...] = ()
+    roots: bool = False
 
 
 class Searched(msgspec.Struct, frozen=True, kw_only=True):
