@@ -11,7 +11,18 @@ import msgspec
 
 from stepkeep.kernel.machine.bounds import Moment, Seq
 from stepkeep.kernel.machine.journal import SealedEntry
-from stepkeep.kernel.machine.rows import Attempt, Details, Gate, Message, OutboxEntry, Run, Step, Vote, Worker
+from stepkeep.kernel.machine.rows import (
+    Attempt,
+    Checkpoint,
+    Details,
+    Gate,
+    Message,
+    OutboxEntry,
+    Run,
+    Step,
+    Vote,
+    Worker,
+)
 from stepkeep.kernel.machine.states import Category, RunState
 
 
@@ -81,6 +92,7 @@ class Searched(msgspec.Struct, frozen=True, kw_only=True):
 
 
 FIRST_ID = "00000000-0000-0000-0000-000000000000"
+FIRST_CHECKPOINT = (0, "")
 FIRST_GATE = (FIRST_ID, -1)
 FIRST_MESSAGE = ("", -1, "")
 LAST_ID = "ffffffff-ffff-ffff-ffff-ffffffffffff"
@@ -110,6 +122,7 @@ class WholeRun(msgspec.Struct, frozen=True, kw_only=True):
     outbox: tuple[OutboxEntry, ...]
     gates: tuple[Gate, ...] = ()
     votes: tuple[Vote, ...] = ()
+    checkpoints: tuple[Checkpoint, ...] = ()
 
 
 class Quarantine(msgspec.Struct, frozen=True, gc=False):

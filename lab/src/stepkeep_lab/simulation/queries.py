@@ -322,6 +322,7 @@ def whole_runs(tables: Tables, tenant: str, run_ids: Iterable[str]) -> list[Whol
             outbox=tuple(row for _, row in sorted(tables.outbox[key].items())),
             gates=tuple(row for _, row in sorted(tables.gates[key].items())),
             votes=tuple(tables.votes_of(key)),
+            checkpoints=tuple(tables.checkpoints_of(key)),
         )
         for key in keys
         if key in tables.runs

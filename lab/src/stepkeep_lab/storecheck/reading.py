@@ -157,6 +157,8 @@ async def _of_run(store: Store, tenant: str, run: str) -> dict[str, Any]:
         f"runs like {run}": await store.find_reruns(tenant, run),
         f"gates of {run}": await store.read_gates(tenant, run),
         f"decisions of {run}": await store.read_votes(tenant, run),
+        f"checkpoints of {run}": await store.newest_checkpoints(tenant, run, 2),
+        f"later checkpoints of {run}": await store.read_checkpoints(tenant, run, 0, (2, "a"), 2),
     }
 
 
