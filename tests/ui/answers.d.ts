@@ -14,7 +14,7 @@ type AttemptState = "cancelled" | "failed" | "lost" | "open" | "released" | "suc
 
 interface AuditChain { checked: number; is_intact: boolean; broken_at: number | null; beside: number; }
 
-interface AuditEntry { id: string; at: string; actor: string; key: string | null; vouched_by: string | null; operation: string; target: string; outcome: Outcome; code: string | null; request_id: string | null; address: string | null; source: "audit" | "people"; }
+interface AuditEntry { id: string; at: string; actor: string; key: string | null; vouched_by: string | null; operation: string; target: string; outcome: Outcome; code: string | null; request_id: string | null; address: string | null; source: "audit" | "people"; detail?: Record<string, any>; }
 
 interface AuditPage { audit: (AuditEntry)[]; next: string | null; chain: AuditChain; }
 
