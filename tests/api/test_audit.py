@@ -75,6 +75,7 @@ async def test_every_refusal_is_on_record(database_url: str) -> None:
             ("start", "scope"),
             ("start", "forged"),
             ("show", "unauthenticated"),  # once a second for one key
+            ("audit.list", "scope"),
             ("start", "scope"),
         ]
         assert {one["actor"] for one in found} == {"ann"}

@@ -127,7 +127,10 @@ const switchOff = (again) =>
 		again,
 	);
 
-/** The first press shows what differs from the rules in force, the second one publishes. @param {Answers.PolicyRevision | undefined} newest @param {() => void} again */
+/**
+ * The first press shows what differs from the rules in force, the second one publishes.
+ * @param {Answers.PolicyRevision | undefined} newest @param {() => void} again
+ */
 async function publishDialog(newest, again) {
 	const { name, ...rules } = newest ? written(await read(newest.revision)) : { name: "house rules", rules: [] };
 	const before = { policy: name, rules: [], ...rules };
