@@ -621,7 +621,7 @@ class Reenactment:
 
     def _main_ended(self, place: PlannedRule, step: FollowedStep, line: Line, run_state: str) -> None:
         if place.owner is not None:
-            self.flows.ended(place, self.steps)
+            self.flows.ended(place, self.steps, line.target)
             self.elements.ended(place, line)
             if run_state != "stopping" and line.trigger != "cancelled" and not self.elements.is_stopping(place):
                 self._tell_dependents(place, step, line.target, line.at)
