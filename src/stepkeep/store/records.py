@@ -13,6 +13,7 @@ from stepkeep.kernel.machine.bounds import Moment, Seq
 from stepkeep.kernel.machine.journal import SealedEntry
 from stepkeep.kernel.machine.rows import Attempt, Details, Gate, Message, OutboxEntry, Run, Step, Vote, Worker
 from stepkeep.kernel.machine.states import Category, RunState
+from stepkeep.store.rows import StreamRow
 
 
 class RunStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -99,7 +100,7 @@ class FinishedFilter(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WholeRun(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything stored about one run, except its idempotency key."""
+    """Everything stored about one run, except its idempotency key. Rows of streams are read where they are wanted."""
 
     record: RunRecord
     steps: tuple[Step, ...]
@@ -109,6 +110,7 @@ class WholeRun(msgspec.Struct, frozen=True, kw_only=True):
     outbox: tuple[OutboxEntry, ...]
     gates: tuple[Gate, ...] = ()
     votes: tuple[Vote, ...] = ()
+    streams: tuple[StreamRow, ...] = ()
 
 
 class Quarantine(msgspec.Struct, frozen=True, gc=False):

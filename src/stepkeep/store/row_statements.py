@@ -83,9 +83,9 @@ ONE: Mapping[str, RowType] = {
 }
 # fmt: off
 ORDER = (
-    "steps", "attempts", "attempt_evidence", "payload_chunks", "journal", "messages", "outbox", "deliveries",
-    "gates", "adoptions", "children", "slots", "resource_holds", "limit_holds", "limit_waits", "decisions",
-    "signed_heads", "run_details", "runs",
+    "steps", "attempts", "attempt_evidence", "stream_rows", "payload_chunks", "journal", "messages", "outbox",
+    "deliveries", "gates", "adoptions", "children", "slots", "resource_holds", "limit_holds", "limit_waits",
+    "decisions", "signed_heads", "run_details", "runs",
 )
 # fmt: on
 DELETED: Mapping[str, str] = {f"delete_{table.removeprefix('attempt_')}": table for table in ORDER}

@@ -60,6 +60,7 @@ from stepkeep_lab.simulation.people_tables import PeopleRows
 from stepkeep_lab.simulation.resource_tables import HoldRows
 from stepkeep_lab.simulation.schema import refuse_run, refuse_step
 from stepkeep_lab.simulation.slot_tables import SlotRows
+from stepkeep_lab.simulation.stream_tables import StreamRows
 from stepkeep_lab.simulation.trigger_tables import TriggerRows
 
 MET = "another transaction conflicts: run the whole transaction again"
@@ -101,6 +102,7 @@ class Tables:
         self.slots = SlotRows()
         self.holds = HoldRows()
         self.limits = LimitRows()
+        self.streams = StreamRows()
         self.signed_heads: dict[RunKey, dict[str, SignedHead]] = {}
         self.policies: dict[str, list[StoredPolicy]] = {}
         self.settings: dict[tuple[str, str, str], list[StoredSetting]] = {}
@@ -287,6 +289,7 @@ class Tables:
     def _check_record(self, what: Write) -> None:
         self.triggers.check(what)
         self.children.refuse(what)
+        self.streams.check(what)
         self.slots.refuse(what)
         for attempt in what.attempts:
             if (attempt.no, attempt.fence) in self.attempts.get((attempt.tenant, attempt.run_id), {}):
@@ -360,6 +363,7 @@ class Tables:
         self.slots.write(what)
         self.holds.write(what, self.steps)
         self.limits.write(what.limits, self)
+        self.streams.write(what)
         for payload in rows.of(Payload):
             self.payloads.setdefault((payload.tenant, payload.run_id), {})[payload.digest] = payload.body
 
@@ -411,6 +415,7 @@ class Tables:
         self.signed_heads.pop(key, None)
         self.votes.pop(key)
         self.evidence.pop(key, None)
+        self.streams.delete(key)
         self.payloads.pop(key, None)
         for cursor in self.deliveries.of_run(key):
             del self.deliveries.cursors[*key, cursor.sink]
