@@ -46,6 +46,7 @@ const PAGE = 100,
 	MOST = 20_000;
 const LIVE = BULK.cancel[5],
 	STATES = [...LIVE, ...BULK.rerun[5]];
+/** @type {[id: string, label: string, states: string[]][]} */
 const GROUPS = [
 	["all", "All", []],
 	["live", "Live", LIVE],
@@ -56,7 +57,11 @@ const GROUPS = [
 	["succeeded", "Succeeded", ["succeeded"]],
 	["cancelled", "Cancelled", ["cancelled"]],
 ];
+/** @typedef {Record<string, any>} Filters what is looked for, by the name in the address */
 const FILTERS = ["text", "workflow", "business_key", "correlation_id", "label", "error", "since", "until", "state"];
+/** @type {Filters} */
+const NONE = Object.fromEntries(FILTERS.map((name) => [name, /** @type {any} */ (undefined)]));
+/** @type {["cancel" | "retry" | "rerun" | "pause" | "resume", string][]} */
 const BULK_ICONS = [
 	["cancel", "slash"],
 	["retry", "retry"],
@@ -70,10 +75,14 @@ export function runsPage(context) {
 	const { signal } = context;
 	const filters = readFilters(context.query);
 	const store = createStore({
+		/** @type {Answers.RunSummary[]} */
 		runs: [],
+		/** @type {string | null} */
 		next: null,
+		/** @type {number | null} */
 		total: null,
 		complete: true,
+		/** @type {Answers.LookedAt | null} */
 		looked: null,
 		problem: "",
 		loaded: false,
@@ -83,6 +92,7 @@ export function runsPage(context) {
 		generation = 0,
 		asked = 0;
 
+	/** @type {Column<Answers.RunSummary>[]} */
 	const columns = [
 		{ id: "state", label: "State", width: "7.25rem", cell: (run) => badge(run.state) },
 		{
@@ -153,6 +163,7 @@ export function runsPage(context) {
 		table.element,
 	);
 
+	/** @param {Answers.RunSummary} run @param {any} [event] */
 	function open(run, event) {
 		if (event && (event.ctrlKey || event.metaKey)) window.open(href(`/runs/${run.id}`), "_blank", "noopener");
 		else go(`/runs/${run.id}`);
@@ -166,7 +177,7 @@ export function runsPage(context) {
 				"search",
 				"No run matches",
 				"Change the filters, or ",
-				button("show all runs", () => change(Object.fromEntries(FILTERS.map((name) => [name, undefined]))), SMALL),
+				button("show all runs", () => change(NONE), SMALL),
 			);
 		return empty(
 			"runs",
@@ -178,10 +189,12 @@ export function runsPage(context) {
 	}
 
 	let timer = 0;
+	/** @param {Filters} changes */
 	function later(changes) {
 		clearTimeout(timer);
 		timer = setTimeout(() => change(changes), 220);
 	}
+	/** @param {Filters} changes */
 	function change(changes) {
 		Object.assign(filters, changes);
 		setQuery(Object.fromEntries(FILTERS.map((name) => [name, filters[name]])));
@@ -193,14 +206,14 @@ export function runsPage(context) {
 		drawFilters();
 		reloader.ask();
 	}
-	/** How many live runs there are now, by group; ended ones are counted by the table. */
+	/** How many live runs there are now, by group; ended ones are counted by the table. @type {Map<string, number>} */
 	const counts = new Map();
 	async function count() {
 		const found = await get("/status", { window: "1h" }, signal).catch(refused);
 		if (found instanceof Problem) return;
 		const live = found.status.runs.live.by_state;
 		for (const id of ["live", "blocked"]) {
-			const group = /** @type {string[]} */ (GROUPS.find(([one]) => one === id)[2]);
+			const group = GROUPS.find(([one]) => one === id)[2];
 			counts.set(
 				id,
 				group.reduce((sum, state) => sum + (live[state] ?? 0), 0),
@@ -244,6 +257,7 @@ export function runsPage(context) {
 		chips.hidden = !set.length;
 	}
 	function openFilters() {
+		/** @type {Record<string, any>} */
 		const fields = {
 			workflow: input({ value: filters.workflow ?? "" }),
 			business_key: input({ value: filters.business_key ?? "" }),
@@ -281,10 +295,10 @@ export function runsPage(context) {
 				),
 			],
 			act: async () => {
-				const moment = (text) => (text ? new Date(text).toISOString() : undefined);
+				const moment = (/** @type {string} */ text) => (text ? new Date(text).toISOString() : undefined);
 				const labels = fields.label.value
 					.split(",")
-					.map((one) => one.trim())
+					.map((/** @type {string} */ one) => one.trim())
 					.filter(Boolean);
 				const wanted = boxes.filter(([, box]) => box.checked).map(([state]) => state);
 				change({
@@ -316,7 +330,7 @@ export function runsPage(context) {
 						names.find((one) => all[one] === location.search) ?? "",
 						(name) => {
 							const next = readFilters(new URLSearchParams(all[name] ?? ""));
-							change({ ...Object.fromEntries(FILTERS.map((one) => [one, undefined])), ...next });
+							change({ ...NONE, ...next });
 						},
 						"Saved views",
 					)
@@ -367,6 +381,7 @@ export function runsPage(context) {
 	}
 
 	let isAll = false;
+	/** @param {Set<string>} keys */
 	function showSelection(keys) {
 		const { total, complete } = store.get(),
 			all = total ?? 0;
@@ -402,6 +417,7 @@ export function runsPage(context) {
 			),
 		);
 	}
+	/** @param {"cancel" | "retry" | "rerun" | "pause" | "resume"} kind */
 	const act = (kind) =>
 		bulkDialog(
 			kind,
@@ -418,16 +434,22 @@ export function runsPage(context) {
 		return {
 			...rest,
 			...(label
-				? { labels: Object.fromEntries(label.map((one) => [one.split("=")[0], one.split("=").slice(1).join("=")])) }
+				? {
+						labels: Object.fromEntries(
+							label.map((/** @type {string} */ one) => [one.split("=")[0], one.split("=").slice(1).join("=")]),
+						),
+					}
 				: {}),
 		};
 	}
 
-	const query = () => Object.fromEntries(FILTERS.map((name) => [name, filters[name]]));
+	/** @returns {Filters} */
+	const query = () => ({ ...filters });
+	/** @returns {Promise<void>} */
 	async function load() {
 		const mine = generation;
 		try {
-			const found = await get("/runs", { ...query(), limit: PAGE }, signal);
+			const found = /** @type {Answers.RunList} */ (await get("/runs", { ...query(), limit: PAGE }, signal));
 			if (mine !== generation) return void reloader.ask();
 			const before = store.get().runs,
 				fresh = new Map(found.runs.map((run) => [run.id, run]));
@@ -466,7 +488,9 @@ export function runsPage(context) {
 		isLoadingMore = true;
 		const mine = generation;
 		try {
-			const found = await get("/runs", { ...query(), cursor: next, limit: 200 }, signal);
+			const found = /** @type {Answers.RunList} */ (
+				await get("/runs", { ...query(), cursor: next, limit: 200 }, signal)
+			);
 			if (mine !== generation) return;
 			asked = store.get().runs.length + found.runs.length - PAGE;
 			const { looked: before, total } = store.get();
@@ -521,7 +545,9 @@ export function runsPage(context) {
 			const runs = store.get().runs,
 				at = runs.findIndex((run) => run.id === data.run_id);
 			if (at >= PAGE) {
-				const last = data.lines.filter((one) => one.event_type === "run_state_transition" && one.to_state).at(-1);
+				const last = data.lines
+					.filter((/** @type {any} */ one) => one.event_type === "run_state_transition" && one.to_state)
+					.at(-1);
 				const next = [...runs];
 				next[at] = {
 					...runs[at],
@@ -536,11 +562,11 @@ export function runsPage(context) {
 		30_000,
 		() => {
 			reloader.ask();
-			void count().catch(() => undefined);
+			void count().catch(() => {});
 		},
 		signal,
 	);
-	void count().catch(() => undefined);
+	void count().catch(() => {});
 	drawFilters();
 	drawViews();
 	reloader.ask();
@@ -568,6 +594,7 @@ export function runsPage(context) {
 		],
 	};
 
+	/** @param {Answers.RunSummary} run */
 	function cardOf(run) {
 		return [
 			h(
@@ -581,6 +608,7 @@ export function runsPage(context) {
 	}
 }
 
+/** @param {Answers.RunSummary} run */
 function keyCell(run) {
 	const labels = Object.entries(run.labels ?? {});
 	if (!run.business_key && !labels.length) return h("span.faint", "–");
@@ -591,7 +619,9 @@ function keyCell(run) {
 	];
 }
 
+/** @param {URLSearchParams} query @returns {Filters} */
 function readFilters(query) {
+	/** @type {Filters} */
 	const found = {};
 	for (const name of FILTERS) {
 		const given = query.getAll(name).filter(Boolean);

@@ -174,4 +174,4 @@ async def _settle(asked: Inline, checkpoints: Checkpoints) -> None:
             return
         if asked.is_kept:
             await answer_of(checkpoints.record(asked.name, found))
-    asked.future.set_result(_decode(found))
+    asked.future.settle(_decode(found))
