@@ -81,12 +81,12 @@ def _text(piece: StreamPiece) -> str:
         if isinstance(chunk, str) and is_open:
             lines[-1] += chunk
         else:
-            lines.append(chunk if isinstance(chunk, str) else _told(chunk))
+            lines.append(chunk if isinstance(chunk, str) else _line_of(chunk))
         is_open = isinstance(chunk, str)
     return "\n".join(inert(line, MOST_SHOWN) for line in lines)
 
 
-def _told(chunk: Any) -> str:
+def _line_of(chunk: Any) -> str:
     import msgspec
 
     if isinstance(chunk, dict) and chunk.keys() == {"at", "level", "text"}:

@@ -110,9 +110,9 @@ class WrittenStreams:
             self._counts[name] = self._counts.get(name, 0) + 1
             self._bytes += len(chunk) + 1
             is_urgent = name != LOG
-            tells = self._noted is not None and (not self._told or (is_urgent and not self._is_urgent))
+            is_first = self._noted is not None and (not self._told or (is_urgent and not self._is_urgent))
             self._told, self._is_urgent = True, self._is_urgent or is_urgent
-        if tells and self._noted is not None:
+        if is_first and self._noted is not None:
             self._noted(is_urgent)
 
     def count(self, name: str) -> int:
