@@ -635,7 +635,8 @@ async def _retention(bench: Bench, folder: Path) -> None:
 
 async def write_streams(store: Any, run: str) -> None:
     """Write to streams of a run, and read them in every way."""
-    own = {"tenant": TENANT, "run_id": run, "no": 0, "name": "tokens", "fence": 1, "count": 1, "at": 1}
+    fence = 1 + len(await store.streams.read(TENANT, run))
+    own = {"tenant": TENANT, "run_id": run, "no": 0, "name": "tokens", "fence": fence, "count": 1, "at": 1}
     part = StreamPart(**own, start=0, body=b'["a"]')
     await store.change([], lambda loaded: Write(rows=rows_of([part])))
     await store.streams.append(Holder(TENANT, run, 0, 1, 1), [StreamPart(**own, start=1, body=b'["b"]')], 1_000)

@@ -272,7 +272,7 @@ class RemoteTransactor(Transactor):
         for place, portion in enumerate(portions):
             asks = claimer if place == len(portions) - 1 else None
             body = ReportRequest(
-                [_told(one) for one in portion],
+                [_report_body(one) for one in portion],
                 request_id=_name_of(portion),
                 claim=None if asks is None else _claiming(asks, asks.slots),
             )
@@ -340,7 +340,7 @@ class RemoteTransactor(Transactor):
         )
 
 
-def _told(event: StepReported) -> OneReport:
+def _report_body(event: StepReported) -> OneReport:
     streams = [_stream(one.name, one.start, one.body, one.after) for one in event.streams]
     return OneReport(event.run_id, event.no, event.fence, cast(Any, outcome_json(event.outcome)), streams)
 
