@@ -273,17 +273,14 @@ class PlannedRule(msgspec.Struct, frozen=True):
         return self.phase == "main" and self.kind.word == "child"
 
 
-MOST_ELEMENTS = 1024
-"""How many places of elements are kept: those that the next lines are about."""
-
-
 class PlannedRules(dict[int, PlannedRule]):
     """Places by number. Those of elements are made when they are asked for; only the others are listed."""
 
     def __init__(self, known: Mapping[int, PlannedRule], size: int) -> None:
         super().__init__(known)
         self._size, self._segments = size, list[tuple[int, int, int]]()
-        self._element = lru_cache(maxsize=MOST_ELEMENTS)(self._made)
+        self._elements: dict[tuple[int, int, bool], PlannedRule | None] = {}
+        """What the elements of an owner have in common, by case of a choice and for their undo steps."""
         self.calls: dict[int, PlannedRule] = {}
         """What the log of one run has shown of the calls of its flows, of added steps, and of their undo steps."""
         first = 2 * size + 1
@@ -307,8 +304,17 @@ class PlannedRules(dict[int, PlannedRule]):
                 return self.calls.get(no) or self._element(no, owner, no - first, width) or default
         return default
 
-    def _made(self, no: int, owner: int, offset: int, width: int) -> PlannedRule | None:
-        return _element(self[owner], no, offset, width)
+    def _element(self, no: int, owner: int, offset: int, width: int) -> PlannedRule | None:
+        """The place of an element, or of its undo step."""
+        own, is_undo = self[owner], offset >= width
+        index = offset - width if is_undo else offset
+        growth = None if own.rule is None else own.rule.growth
+        key = owner, index if growth is not None and growth.cases else 0, is_undo
+        if key not in self._elements:
+            self._elements[key] = _element(own, key[1], is_undo=is_undo)
+        like = self._elements[key]
+        name = f"{'undo:' if is_undo else ''}{own.name}[{index}]"
+        return None if like is None else msgspec.structs.replace(like, no=no, name=name, index=index)
 
     def learn_call(
         self,
@@ -371,24 +377,20 @@ def is_element_name(name: str | None) -> bool:
 _ELEMENT = re.compile(r"(undo:)?(.+)\[(0|[1-9][0-9]{0,6})\]")
 
 
-def _element(owner: PlannedRule, no: int, offset: int, width: int) -> PlannedRule | None:
-    """The place of an element, or of its undo step."""
-    rule, is_undo = owner.rule, offset >= width
-    index = offset - width if is_undo else offset
+def _element(owner: PlannedRule, case: int, *, is_undo: bool) -> PlannedRule | None:
+    """What the elements of an owner, or their undo steps, have in common: all but number, name and index."""
+    rule = owner.rule
     assert rule is not None
     if owner.kind.suspends:
-        name, phase = f"{'undo:' if is_undo else ''}{owner.name}[{index}]", "undo" if is_undo else "main"
-        return PlannedRule(no, name, phase, None, rule.retry, owner=owner.no, index=index)
+        return PlannedRule(-1, "", "undo" if is_undo else "main", None, rule.retry, owner=owner.no)
     if rule.growth is not None and rule.growth.cases:
-        rule = rule.growth.cases[index].step
+        rule = rule.growth.cases[case].step
     if is_undo:
         if rule.undo is None:
             return None
-        one = msgspec.structs.replace(rule, growth=None)
-        return _hook(no, f"undo:{owner.name}[{index}]", one, rule.undo, owner=owner.no, index=index)
+        return _hook(-1, "", msgspec.structs.replace(rule, growth=None), rule.undo, owner=owner.no)
     own = msgspec.structs.replace(rule, on_failure="continue", growth=None, condition=None, hold=None)
-    place = _main(no, own, (), owner.rules)
-    return msgspec.structs.replace(place, name=f"{owner.name}[{index}]", needs=0, owner=owner.no, index=index)
+    return msgspec.structs.replace(_main(-1, own, (), owner.rules), needs=0, owner=owner.no)
 
 
 class Contract(msgspec.Struct, frozen=True):
