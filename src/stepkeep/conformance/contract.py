@@ -14,7 +14,17 @@ from typing import Any
 
 import msgspec
 
-from stepkeep.conformance.kinds import HOOK_OF_CHILD, KINDS, OPENINGS, UNFIT, WORK, JudgedKind
+from stepkeep.conformance.kinds import (
+    BY_GATE,
+    BY_HOLD,
+    ENDS_OF_CHILDREN,
+    HOOK_OF_CHILD,
+    KINDS,
+    OPENINGS,
+    UNFIT,
+    WORK,
+    JudgedKind,
+)
 from stepkeep.conformance.people import DutyRule, GateRule
 from stepkeep.conformance.policies import Concerned, rules_about
 
@@ -443,7 +453,10 @@ HOLDING = ("hold", "hold_required")
 OPERATED = frozenset({"operator_skipped", "operator_failed", "operator_failed_tolerated", "operator_completed"})
 """How a person ends a main step that is stuck."""
 
-HOOKS_NEVER = HOLDS | UNFIT | OPERATED | {
+RULED_OUT = frozenset({"rules_failed", "rules_failed_tolerated"})
+"""How a step ends whose rules do not hold."""
+
+HOOKS_NEVER = HOLDS | UNFIT | OPERATED | RULED_OUT | BY_GATE | BY_HOLD | ENDS_OF_CHILDREN | {
     "slept", "gate_opened", "held", "wait_opened", "children_started", "children_settled", "waited",
     "completion_requested",
 }  # fmt: skip
@@ -474,7 +487,10 @@ def _planned_rules(
 def _hook(no: int, name: str, step: StepRule, undo: HookRule, **of: Any) -> PlannedRule:
     kind, never, is_held = WORK, HOOKS_NEVER, False
     if undo.executor.kind == CHILD:
-        kind, never = HOOK_OF_CHILD, HOOKS_NEVER - {"children_started"} | {"dependencies_met", "claimed"}
+        kind, never = (
+            HOOK_OF_CHILD,
+            HOOKS_NEVER - ENDS_OF_CHILDREN - {"children_started"} | {"dependencies_met", "claimed"},
+        )
     elif is_held := undo.on_exhausted in HOLDING:
         never = never - HOLDS - {"operator_failed", "operator_completed"}
     own = {"never": never, "is_held": is_held, **of}
@@ -485,7 +501,7 @@ def _main(
     no: int, step: StepRule, dependents: tuple[tuple[int, frozenset[str]], ...], rules: Mapping[str, str]
 ) -> PlannedRule:
     kind, sleep = step.kind, step.wait if step.wait is not None and step.wait.sleeps else None
-    opening = kind.opens_by
+    opening, is_checked = kind.opens_by, bool(step.rules) and not kind.owns
     waits: GateRule | WaitRule | GrowthRule | ChildRule | None = step.approval or step.wait
     waits = waits or (None if kind.suspends else step.growth)
     if kind.waits_for == "child":
@@ -504,7 +520,7 @@ def _main(
         needs=len(step.depends_on),
         dependents=dependents,
         is_tolerant=step.on_failure == "skip",
-        is_checked=bool(step.rules) and not kind.owns,
+        is_checked=is_checked,
         is_manual=step.completion == "manual",
         is_held=step.on_exhausted in HOLDING,
         is_asleep=sleep is not None,
@@ -514,6 +530,8 @@ def _main(
         rules=rules,
         never=OPENINGS - {opening, *kind.may_open_by}
         | kind.never
+        | (frozenset() if kind.is_claimed else {"claimed"})
+        | (frozenset() if is_checked else RULED_OUT)
         | NEVER_IF_MANUAL[step.completion == "manual"]
         | (NEVER_IF_EXHAUSTED.get(step.on_exhausted, HOLDS) - kind.may_also),
     )

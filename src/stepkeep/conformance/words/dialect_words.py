@@ -157,11 +157,12 @@ class Telling:
         if "of" in said:
             told["of"] = said["of"]
         for name in STEP_COPIED:
-            value = self._untold.pop(said["no"], None) if name == "digest" else said.get(name)
+            value: Any = self._untold.pop(said["no"], None) if name == "digest" else said.get(name)
             if value is not None:
                 told[name] = value
             if name == "attempt" and value is not None:
-                told["retry_count"] = value - (line["to_state"] != "retrying" or self._is_free_loss(line))
+                is_retried = line["to_state"] == "retrying" and not self._is_free_loss(line)
+                told["retry_count"] = value - (not is_retried)
         if line["trigger"] == "claimed":
             told["worker"] = said["actor"]
 
