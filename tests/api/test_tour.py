@@ -511,6 +511,7 @@ async def _remote_workers(tour: Tour) -> str:
     assert kept == [{**name, "run_state": "running"}]
     kept = await tour("POST", f"{at}/checkpoint", {**name, "name": "charge", "value": {"id": 7}})
     assert kept["reply"]["state"] == "running"
+    assert (await tour("POST", f"{at}/checkpoints", name)) == {"checkpoints": {"charge": {"id": 7}}, "following": None}
     chunks = {"name": "tokens", "chunks": ["Hel", "lo"]}
     assert (await tour("POST", f"{at}/streams", {**name, "streams": [chunks]}))["written"] == 2
     rest = [{"name": "tokens", "start": 2, "chunks": ["!"]}]

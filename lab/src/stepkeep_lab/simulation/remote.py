@@ -31,6 +31,7 @@ from stepkeep.operations.remote.work_messages import (
     claimed,
     queues_of,
     recorded,
+    recorded_checkpoints,
     registered,
     reply_of,
     run_data,
@@ -45,6 +46,7 @@ from stepkeep.worker.remote.membership import RemoteMembership
 from stepkeep.worker.remote.requests import (
     CallsRequest,
     CheckpointRequest,
+    CheckpointsRequest,
     ClaimRequest,
     EvidenceRequest,
     Heartbeat,
@@ -252,6 +254,9 @@ class SimulatedService(RemoteService):
         await work.write(worker_id, body, parts)
         return {"written": sum(one.count for one in parts)}
 
+    async def _checkpoints(self, work: RemoteWork, worker_id: str, body: CheckpointsRequest) -> Any:
+        return recorded_checkpoints(await work.checkpoints(worker_id, body, (body.seq, body.name)))
+
     async def _calls(self, work: RemoteWork, worker_id: str, body: CallsRequest) -> Any:
         return recorded(await work.calls(worker_id, body, start=body.start, until=body.until))
 
@@ -280,6 +285,7 @@ BODIES: dict[str, type] = {
     "renew": RenewRequest,
     "report": ReportRequest,
     "checkpoint": CheckpointRequest,
+    "checkpoints": CheckpointsRequest,
     "calls": CallsRequest,
     "evidence": EvidenceRequest,
     "inputs": InputsRequest,
