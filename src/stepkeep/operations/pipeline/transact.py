@@ -41,6 +41,7 @@ from stepkeep.operations.pipeline.payloads import Payloads
 from stepkeep.operations.pipeline.plans import PlanCache
 from stepkeep.operations.pipeline.shared_reads import RecentReads, SharedReads
 from stepkeep.operations.remote.recorded_calls import CallReader
+from stepkeep.operations.remote.recorded_checkpoints import CheckpointReader
 from stepkeep.operations.runs.spans import Spans
 from stepkeep.store.change import Basis, Loaded, More, NewRun, Propose, RunKey, StoredDefinition, Want, Write
 from stepkeep.store.protocol import Store, Transaction
@@ -155,6 +156,7 @@ class Transactor:
         self.plans = plans or PlanCache()
         self.payloads = Payloads(store)
         self.calls = CallReader(store, self.payloads)
+        self.checkpoints = CheckpointReader(store)
         self.definitions: SharedReads[tuple[str, str, int | None], StoredDefinition | None] = SharedReads(
             lambda which: self.store.read_definition(*which)
         )
