@@ -296,7 +296,7 @@ def test_the_updates_of_sqlite_number_their_parameters_in_the_described_order() 
 
 
 NUMBERED = re.compile(
-    r"select \$2::text(?: as tenant)?, ([^$]*(?:\$1[^$]*)*)\s+from \(select .*?cardinality\(n\) - 1, (\d+)\)", re.DOTALL
+    r"select \$2::text(?: as tenant)?, ((?:[^$]|\$1\b)*?)\s+from \(select .*?cardinality\(n\) - 1, (\d+)\)", re.DOTALL
 )
 WRITTEN = {
     "write_hot": (

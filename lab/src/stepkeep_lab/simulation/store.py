@@ -797,7 +797,7 @@ class ModelStore(Store):
     async def find_newest_finished(self, tenant: str, after_it: int, workflow: str | None = None) -> str | None:
         def work() -> str | None:
             every = FinishedFilter(tenant=tenant, workflow=workflow, limit=len(self._tables.runs))
-            found = queries.finished(self._tables, every, also_quarantined=True)
+            found = queries.finished(self._tables, every, also_kept=True)
             return found[-1 - after_it] if after_it < len(found) else None
 
         return await self._look("find finished", work)

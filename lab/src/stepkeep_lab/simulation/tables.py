@@ -264,6 +264,20 @@ class Tables:
         rows = (row for mine in self.adoptions.values() for row in mine)
         return tuple(row for row in rows if (row.tenant, row.source_run) == key)
 
+    def may_go(self, key: RunKey) -> bool:
+        """Whether retention may delete an ended run: nobody set it aside or adopted from it, nothing is left to
+        deliver, to tell a trigger or to do for a child, and no run above it is live or adopted from."""
+        link = self.children.link_of(*key)
+        links = [*self.children.of(*key), *([] if link is None else [link])]
+        return not (
+            self.is_quarantined(key)
+            or self.deliveries.holds_back(key)
+            or self.triggers.holds_back(key)
+            or self.is_referred(key)
+            or any(child.todo is not None for child in links)
+            or self.is_below_live(key)
+        )
+
     def is_referred(self, key: RunKey) -> bool:
         """Whether a live run adopted from this one."""
         return any(self.runs[row.tenant, row.run_id].ended_at is None for row in self.adopted_from(key))
