@@ -220,7 +220,7 @@ class Workflow(Generic[Output]):
         self.registry = registry_of(registry)
         self._calls = _Calls(_caller())
         self._steps: list[dict[str, Any]] = []
-        self._checked: tuple[tuple[dict[str, Any], int], CheckReport] | None = None
+        self._checked: tuple[int, CheckReport] | None = None
         optional = {
             "timeout": timeout,
             "lease": lease,
@@ -296,6 +296,7 @@ class Workflow(Generic[Output]):
         {'words': '${{ steps["count"].output }}', 'text': '${{ input.text }}'}
         """
         self._head["output"] = output
+        self._checked = None
 
     def step(
         self,
@@ -520,13 +521,14 @@ class Workflow(Generic[Output]):
 
     def check(self) -> CheckReport:
         """The definition or its problems, and advice. An unchanged workflow is checked once."""
-        made = (self.document(), self.registry.version)
-        if self._checked is None or self._checked[0] != made:
-            self._checked = made, examine(made[0], self._calls, self.registry, all_known=False)
+        known = self.registry.version
+        if self._checked is None or self._checked[0] != known:
+            self._checked = known, examine(self.document(), self._calls, self.registry, all_known=False)
         return self._checked[1]
 
     def _add(self, name: str, work: Mapping[str, Any], options: Mapping[str, Any]) -> StepRef:
         self._steps.append(self._block(name, work, options))
+        self._checked = None
         self._calls.steps.append(_caller())
         return StepRef(name)
 

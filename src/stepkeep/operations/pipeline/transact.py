@@ -41,7 +41,9 @@ from stepkeep.operations.pipeline.payloads import Payloads
 from stepkeep.operations.pipeline.plans import PlanCache
 from stepkeep.operations.pipeline.shared_reads import RecentReads, SharedReads
 from stepkeep.operations.remote.recorded_calls import CallReader
+from stepkeep.operations.remote.recorded_checkpoints import CheckpointReader
 from stepkeep.operations.runs.spans import Spans
+from stepkeep.operations.streams.writing import StreamWriter
 from stepkeep.store.change import Basis, Loaded, More, NewRun, Propose, RunKey, StoredDefinition, Want, Write
 from stepkeep.store.protocol import Store, Transaction
 from stepkeep.store.rows import BegunChild, SlotRow
@@ -155,6 +157,8 @@ class Transactor:
         self.plans = plans or PlanCache()
         self.payloads = Payloads(store)
         self.calls = CallReader(store, self.payloads)
+        self.streams = StreamWriter(store, self.payloads.seal)
+        self.checkpoints = CheckpointReader(store)
         self.definitions: SharedReads[tuple[str, str, int | None], StoredDefinition | None] = SharedReads(
             lambda which: self.store.read_definition(*which)
         )
@@ -294,7 +298,7 @@ class Transactor:
 
     async def report(self, events: Sequence[StepReported], claimer: Claimer | None) -> tuple[list[Answer], list[Claim]]:
         """Report outcomes in one transaction and, if the worker has free slots, claim the steps they made ready."""
-        given = events
+        given = events = await self.streams.completed(events)
         events, payloads = await self.payloads.reduced(events)
         recalled = self._memory.recall(events, self.store.clock_offset)
         batch = await self.run(
@@ -324,7 +328,7 @@ class Transactor:
 
     async def report_in(self, transaction: Transaction, event: StepReported) -> Answer:
         """Report inside a transaction in which the handler has written already (promise 4)."""
-        [event], payloads = await self.payloads.reduced((event,))
+        [event], payloads = await self.payloads.reduced(await self.streams.completed((event,)))
         batch = DecisionBatch(self.plans, (event,), expect=self._memory.expect, payloads=payloads)
         batch.basis = Basis.USER_TRANSACTION
         decided: list[tuple[Write, Loaded]] = []
@@ -369,9 +373,15 @@ class Transactor:
         """Decide on rows that are not locked. Returns whether the database accepted the decision."""
         batch.basis = unlocked.basis
         write = batch.decide(unlocked.loaded)
-        if isinstance(write, More) and write.policies:
-            # Only a policy was read too long ago. It is read by itself: a load with locks would read every run again.
+        if isinstance(write, More) and (write.policies or write.definitions) and not write.wants:
+            # Only a policy was read too long ago, or a definition never. They are read by themselves: a load with locks
+            # would read every run again.
             unlocked.loaded.policies |= {one: await self.store.read_policy(one) for one in write.policies}
+            try:
+                if write.definitions:
+                    unlocked.loaded.definitions |= await self.store.read_definitions(write.definitions)
+            except Unreadable:  # with locks, the other runs go on
+                return False
             write = batch.decide(unlocked.loaded)
         if not isinstance(write, Write) or not batch.is_certain():
             return False
