@@ -15,6 +15,7 @@ from tests.store.test_contract_mailbox import sent
 from tests.store.test_contract_rows import FULL_ATTEMPT, FULL_OUTBOX
 from tests.store.values import (
     TENANT,
+    a_checkpoint,
     a_message,
     a_run,
     a_step,
@@ -124,6 +125,11 @@ def an_attempt(**columns: Any) -> tuple[Write, Reading]:
     return beside_a_run(attempts=[attempt]), first(lambda store: store.read_attempts(*key(1)))
 
 
+def a_recorded(**columns: Any) -> tuple[Write, Reading]:
+    checkpoint = replace(a_checkpoint(1, "a"), **columns)
+    return beside_a_run(checkpoint), first(lambda store: store.newest_checkpoints(*key(1)))
+
+
 def a_told(**columns: Any) -> tuple[Write, Reading]:
     return brought(outbox=(replace(FULL_OUTBOX, **columns),)), first(lambda store: store.read_outbox(*key(1)))
 
@@ -196,6 +202,10 @@ CASES: dict[tuple[str, str], Case] = {
     ("journal", "seq"): lambda value: sealed(seq=value),
     ("journal", "at"): lambda value: sealed(at=value),
     **{
+        ("checkpoints", column): (lambda value, column=column: a_recorded(**{column: value}))  # type: ignore[misc]
+        for column in INTEGERS["checkpoints"]
+    },
+    **{
         ("messages", column): (lambda value, column=column: in_the_inbox(**{column: value}))  # type: ignore[misc]
         for column in INTEGERS["messages"]
     },
@@ -219,6 +229,7 @@ CASES: dict[tuple[str, str], Case] = {
 COUNTED_BY_THE_DATABASE = {
     *(("definitions", "id"), ("queues", "id"), ("workers", "no"), ("quarantine", "id"), ("migrations", "version")),
     *(("jobs", "seq"), ("audit_heads", "seq"), ("limit_keys", "seq"), ("limit_keys", "held"), ("limit_holds", "seq")),
+    *(("stream_rows", "seq"), ("stream_rows", "total")),
 }
 BY_THE_CLOCK = {
     *(("definitions", "published_at"), ("schemas", "published_at"), ("migrations", "applied_at")),
@@ -229,6 +240,7 @@ BY_THE_CLOCK = {
     *(("slots", "asked_at"), ("slots", "granted_at"), ("resource_holds", "held_at")),
     *(("limit_holds", "held_at"), ("limit_waits", "asked_at"), ("limit_keys", "used_at"), ("limit_lines", "due_at")),
     ("limit_keys", "tat"),
+    ("stream_rows", "at"),
     *(("jobs", "created_at"), ("jobs", "lease_until"), ("jobs", "ended_at")),
 }
 COPIED = {
@@ -240,6 +252,7 @@ COPIED = {
     *(("limit_holds", column) for column in ("no", "fence", "weight")),
     *(("limit_waits", column) for column in ("no", "queue", "priority")),
     ("limit_lines", "queue"),
+    *(("stream_rows", column) for column in ("no", "fence", "start", "count", "after_fence", "after_place")),
     ("attempt_evidence", "no"),
     ("attempt_evidence", "fence"),
     ("worker_reports", "worker"),

@@ -40,9 +40,13 @@ interface CertificateView { verdict: string; ok: boolean; run: string; tree?: Re
 
 interface CheckedDefinition { ok: boolean; workflow: string | null; dialect: string | null; version: number | null; steps: number | null; problems: (Record<string, any>)[]; warnings: (Record<string, any>)[]; }
 
+interface CheckpointPlace { seq: number; name: string; }
+
 interface CheckpointRequest { run_id: string; no: number; fence: number; name: string; value?: any; }
 
 interface CheckpointView { name: string; value: any; fence: number; at: string | null; }
+
+interface CheckpointsRequest { run_id: string; no: number; fence: number; seq?: number; name?: string; }
 
 type ChildMode = "awaited" | "detached";
 
@@ -50,7 +54,7 @@ interface ChildRun { step: string; run_id: string; workflow: string; version: nu
 
 interface ClaimRequest { slots?: number; queues?: (number)[] | null; handlers?: (string)[] | null; groups?: (string)[] | null; blocking?: (number)[]; blocking_slots?: number; lease_us?: number | null; give?: "inputs" | "rows"; request_id?: string | null; wait_seconds?: number; after?: number | null; run_id?: string | null; }
 
-interface ClaimedStep { run_id: string; step: string; no: number; fence: number; attempt: number; handler: string | null; workflow: string; version: number; definition_id: number; lease_us: number; timeout_seconds: number; claimed_at: number; run_due_at: number | null; flow: CallsSoFar | null; row?: any; inputs?: any; input?: any; business_key?: string | null; correlation_id?: string | null; woken_by?: Record<string, any> | null; has_rules?: boolean; by_hand?: boolean; checkpoints?: Record<string, any>; }
+interface ClaimedStep { run_id: string; step: string; no: number; fence: number; attempt: number; handler: string | null; workflow: string; version: number; definition_id: number; lease_us: number; timeout_seconds: number; claimed_at: number; run_due_at: number | null; flow: CallsSoFar | null; row?: any; inputs?: any; input?: any; business_key?: string | null; correlation_id?: string | null; woken_by?: Record<string, any> | null; has_rules?: boolean; by_hand?: boolean; checkpoints?: Record<string, any>; more_checkpoints?: CheckpointPlace | null; }
 
 interface Claiming { slots?: number; queues?: (number)[] | null; handlers?: (string)[] | null; groups?: (string)[] | null; blocking?: (number)[]; blocking_slots?: number; lease_us?: number | null; give?: "inputs" | "rows"; }
 
@@ -252,7 +256,7 @@ interface OneEvidence { run_id: string; no: number; fence: number; evidence: Rec
 
 interface OneLease { run_id: string; no: number; fence: number; lease_us: number; }
 
-interface OneReport { run_id: string; no: number; fence: number; outcome: OutcomeBody; }
+interface OneReport { run_id: string; no: number; fence: number; outcome: OutcomeBody; streams?: (StreamBody)[]; }
 
 interface OneRun { run_id: string; details?: boolean; outputs?: (number)[]; states?: boolean; }
 
@@ -316,7 +320,7 @@ interface QueueView { needs: string; queue: string; kind: string; handler: strin
 
 interface Queues { tenant: string; owner: string | null; queues: (WorkQueue)[]; }
 
-interface Quotas { max_concurrent_runs?: number | null; max_requests_per_min?: number | null; max_kept_messages?: number | null; max_kept_message_bytes?: number | null; max_triggers?: number | null; max_definitions?: number | null; max_definition_bytes?: number | null; max_settings?: number | null; max_people?: number | null; max_notes_per_hour?: number | null; max_bytes_per_hour?: number | null; }
+interface Quotas { max_concurrent_runs?: number | null; max_requests_per_min?: number | null; max_kept_messages?: number | null; max_kept_message_bytes?: number | null; max_triggers?: number | null; max_definitions?: number | null; max_definition_bytes?: number | null; max_settings?: number | null; max_people?: number | null; max_stream_rows?: number | null; max_stream_bytes?: number | null; max_notes_per_hour?: number | null; max_bytes_per_hour?: number | null; }
 
 interface ReachableNetwork { allow: (string)[]; }
 
@@ -327,6 +331,8 @@ interface ReasonToStay { reason: string; runs: number; }
 interface Received { result: string; }
 
 interface RecordedCalls { calls: (WorkCall)[]; until: number; following: number | null; }
+
+interface RecordedCheckpoints { checkpoints: Record<string, any>; following: CheckpointPlace | null; }
 
 interface Redriven { redriven: (RedrivenRun)[]; }
 
@@ -496,6 +502,18 @@ interface Steps { run_id: string; steps: any; }
 
 interface StoredOne { definition: WorkDefinition; }
 
+interface StreamBody { name: string; chunks: (any)[]; start?: number; after?: string | null; }
+
+interface StreamList { run_id: string; streams: (StreamSummary)[]; }
+
+interface StreamPage { run_id: string; pieces: (StreamPiece)[]; after: number; over: boolean; }
+
+interface StreamPiece { number: number; step: string; name: string; position: string; at: string; chunks: (any)[]; restart: boolean; keeps: string | null; }
+
+interface StreamSummary { name: string; step: string; chunks: number; bytes: number; position: string; }
+
+interface StreamsRequest { run_id: string; no: number; fence: number; streams: (StreamBody)[]; }
+
 type SubjectKind = "group" | "person";
 
 interface Successor { run_id: string; state: string; error: string | null; }
@@ -552,7 +570,7 @@ type Vouching = "allowed" | "refused";
 
 interface Waiting { step: string; for: string; attempts?: number; category?: string | null; error?: string | null; elements?: number; settled?: number; failed?: number; run_id?: string; event?: string; prompt?: string; roles?: (string)[]; groups?: (string)[]; approvers?: (string)[]; of?: string; not?: (string)[]; level?: number; quorum?: number; votes?: (Ballot)[]; rule?: string; until: string | null; }
 
-interface Where { business_key?: string | null; correlation_id?: string | null; error?: string | null; labels?: Record<string, string> | null; since?: string | null; state?: (string)[] | null; text?: string | null; until?: string | null; workflow?: string | null; }
+interface Where { business_key?: string | null; correlation_id?: string | null; error?: string | null; labels?: Record<string, string> | null; roots?: boolean | null; since?: string | null; state?: (string)[] | null; text?: string | null; until?: string | null; workflow?: string | null; }
 
 type Why = "added" | "chosen" | "elements" | "follows" | "in_doubt" | "informs" | "input_differs" | "not_finished" | "own_decision" | "plan_differs" | "skipped" | "succeeded" | "undone";
 
@@ -580,15 +598,19 @@ interface WorkerView { id: string; state: WorkerState; silent: boolean; incarnat
 
 interface WorkflowNumbers { workflow: string; runs: number; succeeded: number; failed: number; p50_seconds: number | null; p95_seconds: number | null; newest_at: string | null; started: (number)[]; failed_in: (number)[]; }
 
+interface Written { written: number; }
+
 type Get<A extends string> =
 	A extends `/as/run/runs/${string}/cost` ? RunCost :
 	A extends `/as/run/runs/${string}/events` ? any :
 	A extends `/as/run/runs/${string}/steps` ? StepStatuses :
 	A extends `/runs/${string}/steps/${string}/attempts` ? StepAttempts :
+	A extends `/runs/${string}/streams/${string}/pieces` ? StreamPage :
 	A extends `/as/run/runs/${string}` ? RunStatus :
 	A extends `/work/workers/${string}/notices` ? any :
 	A extends `/runs/${string}/outbox/${string}` ? DeliveryDetails :
 	A extends `/runs/${string}/steps/${string}` ? StepView :
+	A extends `/runs/${string}/streams/${string}` ? any :
 	A extends `/workflows/${string}/versions/${string}` ? DefinitionView :
 	A extends `/jobs/${string}/runs` ? JobRuns :
 	A extends `/runs/${string}/certificate` ? CertificateView :
@@ -604,6 +626,7 @@ type Get<A extends string> =
 	A extends `/runs/${string}/rollback` ? RollbackPreview :
 	A extends `/runs/${string}/steps` ? Steps :
 	A extends `/runs/${string}/stream` ? any :
+	A extends `/runs/${string}/streams` ? StreamList :
 	A extends `/tenants/${string}/quotas` ? TenantQuotas :
 	A extends `/tenants/${string}/signing` ? TenantSigning :
 	A extends `/triggers/${string}/next` ? NextMoments :
@@ -674,6 +697,7 @@ type Post<A extends string> =
 	A extends `/workflows/${string}/versions/${string}/withdraw` ? Withdrawn :
 	A extends `/work/workers/${string}/calls` ? RecordedCalls :
 	A extends `/work/workers/${string}/checkpoint` ? Replied :
+	A extends `/work/workers/${string}/checkpoints` ? RecordedCheckpoints :
 	A extends `/work/workers/${string}/claim` ? Claims :
 	A extends `/work/workers/${string}/drain` ? Registered :
 	A extends `/work/workers/${string}/evidence` ? Kept :
@@ -681,6 +705,7 @@ type Post<A extends string> =
 	A extends `/work/workers/${string}/inputs` ? RunData :
 	A extends `/work/workers/${string}/renew` ? Renewals :
 	A extends `/work/workers/${string}/report` ? Replies :
+	A extends `/work/workers/${string}/streams` ? Written :
 	A extends "/as/run/runs" ? RunCreated :
 	A extends "/pauses/queue/resume" ? PauseList :
 	A extends "/pauses/tenant/resume" ? PauseList :
@@ -757,10 +782,12 @@ type Query<A extends string> =
 	A extends `/as/run/runs/${string}/events` ? { since_id?: string | null | false; } :
 	A extends `/as/run/runs/${string}/steps` ? {  } :
 	A extends `/runs/${string}/steps/${string}/attempts` ? {  } :
+	A extends `/runs/${string}/streams/${string}/pieces` ? { step?: string | null | false; after?: number | string | null | false; limit?: number | string | null | false; } :
 	A extends `/as/run/runs/${string}` ? {  } :
 	A extends `/work/workers/${string}/notices` ? {  } :
 	A extends `/runs/${string}/outbox/${string}` ? {  } :
 	A extends `/runs/${string}/steps/${string}` ? {  } :
+	A extends `/runs/${string}/streams/${string}` ? { step?: string | null | false; } :
 	A extends `/workflows/${string}/versions/${string}` ? {  } :
 	A extends `/jobs/${string}/runs` ? { cursor?: string | null | false; limit?: number | string | null | false; } :
 	A extends `/runs/${string}/certificate` ? {  } :
@@ -776,6 +803,7 @@ type Query<A extends string> =
 	A extends `/runs/${string}/rollback` ? {  } :
 	A extends `/runs/${string}/steps` ? { as?: string | null | false; } :
 	A extends `/runs/${string}/stream` ? { as?: string | null | false; } :
+	A extends `/runs/${string}/streams` ? {  } :
 	A extends `/tenants/${string}/quotas` ? {  } :
 	A extends `/tenants/${string}/signing` ? {  } :
 	A extends `/triggers/${string}/next` ? { limit?: number | string | null | false; after?: string | null | false; } :
@@ -818,7 +846,7 @@ type Query<A extends string> =
 	A extends "/quarantine" ? { history?: boolean | "true" | "false" | null | false; } :
 	A extends "/readyz" ? {  } :
 	A extends "/resources" ? {  } :
-	A extends "/runs" ? { state?: (RunState)[] | null | false; workflow?: string | null | false; business_key?: string | null | false; correlation_id?: string | null | false; label?: (string)[] | null | false; since?: string | null | false; until?: string | null | false; error?: string | null | false; text?: string | null | false; cursor?: string | null | false; limit?: number | string | null | false; as?: string | null | false; } :
+	A extends "/runs" ? { state?: (RunState)[] | null | false; workflow?: string | null | false; business_key?: string | null | false; correlation_id?: string | null | false; label?: (string)[] | null | false; since?: string | null | false; until?: string | null | false; error?: string | null | false; text?: string | null | false; roots?: boolean | "true" | "false" | null | false; cursor?: string | null | false; limit?: number | string | null | false; as?: string | null | false; } :
 	A extends "/schemas" ? { cursor?: string | null | false; limit?: number | string | null | false; } :
 	A extends "/session" ? {  } :
 	A extends "/sinks" ? { cursor?: string | null | false; limit?: number | string | null | false; } :
@@ -846,6 +874,7 @@ type Body<A extends string> =
 	A extends `/workflows/${string}/versions/${string}/withdraw` ? { reason: string; by?: string | null; } :
 	A extends `/work/workers/${string}/calls` ? CallsRequest :
 	A extends `/work/workers/${string}/checkpoint` ? CheckpointRequest :
+	A extends `/work/workers/${string}/checkpoints` ? CheckpointsRequest :
 	A extends `/work/workers/${string}/claim` ? ClaimRequest :
 	A extends `/work/workers/${string}/drain` ? {} :
 	A extends `/work/workers/${string}/evidence` ? EvidenceRequest :
@@ -853,6 +882,7 @@ type Body<A extends string> =
 	A extends `/work/workers/${string}/inputs` ? InputsRequest :
 	A extends `/work/workers/${string}/renew` ? RenewRequest :
 	A extends `/work/workers/${string}/report` ? ReportRequest :
+	A extends `/work/workers/${string}/streams` ? StreamsRequest :
 	A extends "/as/run/runs" ? NewTemplateRun | null :
 	A extends "/pauses/queue/resume" ? { queue: string; by?: string | null; } :
 	A extends "/pauses/tenant/resume" ? { by?: string | null; } | null :

@@ -257,8 +257,6 @@ class HeldResources:
 Problem = tuple[Code, str]
 
 RECORDED = "checkpoint_recorded"
-MOST_CHECKPOINTS = 100
-"""How many one step may have."""
 
 
 def check_checkpoint(steps: Mapping[int, FollowedStep], line: Line, asked: Mapping[str, Any]) -> Iterator[Problem]:
@@ -278,7 +276,5 @@ def check_checkpoint(steps: Mapping[int, FollowedStep], line: Line, asked: Mappi
     if name in step.checkpoints:
         yield Code.CAUSE, f"{step.title} has the checkpoint {quoted(name)} already; one is recorded once"
     step.checkpoints.add(name)
-    if len(step.checkpoints) > MOST_CHECKPOINTS:
-        yield Code.POLICY, f"{step.title} has more than {MOST_CHECKPOINTS} checkpoints"
     if line.about != "note":
         yield Code.CAUSE, f"the checkpoint {quoted(name)} moves something; a checkpoint moves nothing"

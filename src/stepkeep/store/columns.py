@@ -20,6 +20,7 @@ from stepkeep.kernel.machine.bounds import Bounds
 from stepkeep.kernel.machine.journal import SealedEntry
 from stepkeep.kernel.machine.rows import (
     Attempt,
+    Checkpoint,
     Child,
     Details,
     Gate,
@@ -60,6 +61,7 @@ from stepkeep.store.rows import (
     MailboxMessage,
     SinkRow,
     SlotRow,
+    StreamRow,
     TriggerRow,
 )
 
@@ -70,6 +72,7 @@ TABLES: Mapping[str, type[msgspec.Struct]] = {
     "run_details": Details,
     "steps": Step,
     "attempts": Attempt,
+    "checkpoints": Checkpoint,
     "journal": SealedEntry,
     "messages": Message,
     "mailbox": MailboxMessage,
@@ -83,6 +86,7 @@ TABLES: Mapping[str, type[msgspec.Struct]] = {
     "limit_keys": LimitKeyRow,
     "limit_holds": LimitHold,
     "limit_waits": LimitWait,
+    "stream_rows": StreamRow,
     "signed_heads": SignedHead,
     "workers": Worker,
     "definitions": StoredDefinition,
@@ -199,6 +203,7 @@ run_from = reader(Run)
 details_from = reader(Details)
 step_from = reader(Step)
 attempt_from = reader(Attempt)
+checkpoint_from = reader(Checkpoint)
 entry_from = reader(SealedEntry)
 message_from = reader(Message)
 mailbox_from = reader(MailboxMessage)
@@ -212,6 +217,7 @@ hold_from = reader(HoldRow)
 limit_key_from = reader(LimitKeyRow)
 limit_hold_from = reader(LimitHold)
 limit_wait_from = reader(LimitWait)
+stream_from = reader(StreamRow)
 signed_head_from = reader(SignedHead)
 idempotency_from = reader(IdempotencyKey)
 unchecked_definition = reader(StoredDefinition)

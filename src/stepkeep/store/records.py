@@ -11,8 +11,20 @@ import msgspec
 
 from stepkeep.kernel.machine.bounds import Moment, Seq
 from stepkeep.kernel.machine.journal import SealedEntry
-from stepkeep.kernel.machine.rows import Attempt, Details, Gate, Message, OutboxEntry, Run, Step, Vote, Worker
+from stepkeep.kernel.machine.rows import (
+    Attempt,
+    Checkpoint,
+    Details,
+    Gate,
+    Message,
+    OutboxEntry,
+    Run,
+    Step,
+    Vote,
+    Worker,
+)
 from stepkeep.kernel.machine.states import Category, RunState
+from stepkeep.store.rows import StreamRow
 
 
 class RunStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,12 +73,13 @@ class RunFilter(msgspec.Struct, frozen=True, kw_only=True):
 
 class Words(msgspec.Struct, frozen=True, kw_only=True):
     """What a search looks for in runs: a part of the error; a part of id, workflow, keys, actor, error, input or
-    labels; and labels. Texts are found in any case of ASCII letters, and are in lower case here. A label is JSON as it
-    is stored: `"team":"a"`."""
+    labels; labels; and `roots`, that no run asked for it as its child. Texts are found in any case of ASCII letters,
+    and are in lower case here. A label is JSON as it is stored: `"team":"a"`."""
 
     error: str | None = None
     text: str | None = None
     labels: tuple[bytes, ...] = ()
+    roots: bool = False
 
 
 class Searched(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,6 +93,7 @@ class Searched(msgspec.Struct, frozen=True, kw_only=True):
 
 
 FIRST_ID = "00000000-0000-0000-0000-000000000000"
+FIRST_CHECKPOINT = (0, "")
 FIRST_GATE = (FIRST_ID, -1)
 FIRST_MESSAGE = ("", -1, "")
 LAST_ID = "ffffffff-ffff-ffff-ffff-ffffffffffff"
@@ -99,7 +113,7 @@ class FinishedFilter(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WholeRun(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything stored about one run, except its idempotency key."""
+    """Everything stored about one run, except its idempotency key. Rows of streams are read where they are wanted."""
 
     record: RunRecord
     steps: tuple[Step, ...]
@@ -109,6 +123,8 @@ class WholeRun(msgspec.Struct, frozen=True, kw_only=True):
     outbox: tuple[OutboxEntry, ...]
     gates: tuple[Gate, ...] = ()
     votes: tuple[Vote, ...] = ()
+    checkpoints: tuple[Checkpoint, ...] = ()
+    streams: tuple[StreamRow, ...] = ()
 
 
 class Quarantine(msgspec.Struct, frozen=True, gc=False):

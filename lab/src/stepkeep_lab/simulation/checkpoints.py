@@ -75,17 +75,14 @@ class Recorded:
     def wrong(self, tables: Tables) -> Iterator[str]:
         """Everything that is wrong with what is stored, after everything has ended."""
         stored: dict[Place, Any] = {}
-        for (_, run_id), rows in tables.steps.items():
-            for no, row in rows.items():
-                for one in () if row.note is None else row.note.checkpoints:
-                    place = (run_id, no, one.name)
-                    if place in stored:
-                        yield f"checkpoints: {place} is stored twice"
-                    stored[place] = msgspec.json.decode(one.value)
-                    if stored[place] not in self.made[place]:
-                        yield f"checkpoints: {place} is stored as {stored[place]}, which it has not made"
-                    elif stored[place][3] != one.fence:
-                        yield f"checkpoints: {place} of claim {stored[place][3]} is stored under claim {one.fence}"
+        for (_, run_id), rows in tables.checkpoints.items():
+            for one in rows.values():
+                place = (run_id, one.no, one.name)
+                stored[place] = msgspec.json.decode(one.value)
+                if stored[place] not in self.made[place]:
+                    yield f"checkpoints: {place} is stored as {stored[place]}, which it has not made"
+                elif stored[place][3] != one.fence:
+                    yield f"checkpoints: {place} of claim {stored[place][3]} is stored under claim {one.fence}"
         for place, value in self.given.items():
             if stored.get(place) != value:
                 yield f"checkpoints: {place} was given {value}, and stored is {stored.get(place)}"

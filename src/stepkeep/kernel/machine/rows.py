@@ -13,7 +13,19 @@ from typing import Any, TypeVar
 import msgspec
 
 from stepkeep.kernel.definition import Approval, Wait
-from stepkeep.kernel.machine.bounds import Count, Id, Moment, Place, Priority, Seq, StepCount, StepNo, Version
+from stepkeep.kernel.machine.bounds import (
+    Count,
+    Id,
+    Moment,
+    Natural,
+    Place,
+    Positive,
+    Priority,
+    Seq,
+    StepCount,
+    StepNo,
+    Version,
+)
 from stepkeep.kernel.machine.states import (
     AttemptState,
     Category,
@@ -284,16 +296,6 @@ class Limited(msgspec.Struct, frozen=True, gc=False):
     units: int = 1
 
 
-class Checkpoint(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What a handler recorded while it ran: the name, the value (JSON, or a reference to it), the fence of the attempt
-    that recorded it, and when. It is never changed; later attempts of the step are given the value."""
-
-    name: str
-    value: str
-    fence: int
-    at: int
-
-
 class Note(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """Data that few steps need, kept as one JSON column so that the hot row stays narrow. Payloads are JSON.
 
@@ -314,9 +316,8 @@ class Note(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fal
     step that owns some. `call`: the template of a step that a flow or a handler added, and of its undo. `activation`:
     the sequence of the journal entry that asked for its child, `child`: the id of that run; an adopted step keeps it.
     `undoes`: the child that this undo step rolls back. `violations`: the refusals of this step that are on record, as
-    person and rule. `checkpoints`: what its handler recorded while it ran, by `ctx.once`. `limited`: of each limit of
-    the step, the key and the units, as they came out when it opened. `paid`: the attempt for which the rates were last
-    charged.
+    person and rule. `limited`: of each limit of the step, the key and the units, as they came out when it opened.
+    `paid`: the attempt for which the rates were last charged.
     """
 
     event: str | None = None
@@ -348,7 +349,6 @@ class Note(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fal
     child: str | None = None
     undoes: str | None = None
     violations: tuple[tuple[str, str], ...] = ()
-    checkpoints: tuple[Checkpoint, ...] = ()
     limited: tuple[Limited, ...] = ()
     paid: int | None = None
 
@@ -414,6 +414,22 @@ class Attempt(msgspec.Struct, frozen=True, gc=False):
     cost: bytes | None = None
 
 
+class Checkpoint(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """What the handler of step `no` recorded while it ran, by `ctx.once`: JSON, or a reference to it.
+
+    `fence` is the claim that recorded it, `seq` the journal entry. It is never changed; later attempts are given it.
+    """
+
+    tenant: str
+    run_id: str
+    no: StepNo
+    name: str
+    fence: Count
+    seq: Seq
+    at: Moment
+    value: bytes
+
+
 class Message(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """An external event in a run's inbox. `id` is the sender's and deduplicates; `number` orders within the run."""
 
@@ -455,6 +471,26 @@ class OutboxEntry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     name: str
     payload: bytes
     created_at: Moment
+
+
+class StreamPart(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Chunks of one batch that an attempt writes to a stream of its run.
+
+    `start` is the place of the first among those of the attempt. `body` is their JSON array, or sealed. The first part
+    of an attempt that goes on has the fence and the place of the chunk `after` which it does; without it, the attempt
+    replaces what earlier ones have written.
+    """
+
+    tenant: str
+    run_id: str
+    no: StepNo
+    name: str
+    fence: Count
+    start: Natural
+    count: Positive
+    at: Moment
+    body: bytes
+    after: tuple[int, int] | None = None
 
 
 class Gate(msgspec.Struct, frozen=True, kw_only=True, gc=False):

@@ -23,9 +23,9 @@ from stepkeep.definition.native.build import given_words, has_word
 from stepkeep.kernel.decide.decision import Accepted, Claimer
 from stepkeep.kernel.definition import SECOND, QueueSpec
 from stepkeep.kernel.errors import Conflict, Contended, InvalidInput, NotAllowed, NotFound, PayloadSealed, Refused
-from stepkeep.kernel.machine.events import StepCheckpointed, StepReported
+from stepkeep.kernel.machine.events import StepCheckpointed, StepReported, StreamEnd
 from stepkeep.kernel.machine.outcomes import Added, Outcome, Released, Suspended
-from stepkeep.kernel.machine.rows import Details, Step, Worker
+from stepkeep.kernel.machine.rows import Details, Step, StreamPart, Worker
 from stepkeep.kernel.machine.states import WorkerState
 from stepkeep.kernel.people.authority import ANY_WORK, Caller, MembershipKind
 from stepkeep.operations import validate
@@ -41,11 +41,13 @@ from stepkeep.operations.pipeline.plans import plan_of
 from stepkeep.operations.pipeline.transact import Claim, Transactor, first_claimed_at
 from stepkeep.operations.remote.asked_calls import AskedCalls, Proposed, is_long, read_asked, read_proposed
 from stepkeep.operations.remote.recorded_calls import CallPage
+from stepkeep.operations.remote.recorded_checkpoints import CheckpointPage, Place
 from stepkeep.operations.remote.services import encode_service, read_service
 from stepkeep.operations.remote.work_state import Held, WorkState
 from stepkeep.store.change import Lease, Renewed, RunKey, StoredDefinition
 from stepkeep.store.protocol import RUNS_STOPPED, Notification
-from stepkeep.store.records import Evidence
+from stepkeep.store.records import FIRST_CHECKPOINT, Evidence
+from stepkeep.store.streams import Holder
 
 CAPABILITY_ROLE = "capability:"
 """The owner of a key needs the role `capability:gpu` for a remote worker with the capability gpu."""
@@ -104,6 +106,24 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     no: int
     fence: int
     outcome: Outcome
+    streams: tuple[StreamEnd, ...] = ()
+
+
+class PartGiven(msgspec.Struct, frozen=True):
+    """Chunks that a worker writes to a stream: the place of the first, how many, and their JSON array."""
+
+    name: str
+    start: int
+    count: int
+    body: bytes | None
+    after: tuple[int, int] | None
+
+    def end(self) -> StreamEnd:
+        """The end of the stream, without what is known where it is stored."""
+        chunks = self.start + self.count
+        return StreamEnd(
+            name=self.name, chunks=chunks, size_bytes=0, sha256="", start=self.start, body=self.body, after=self.after
+        )
 
 
 class ClaimName(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -278,6 +298,7 @@ class RemoteWork:
                     fence=one.fence,
                     worker=row.no,
                     outcome=outcome,
+                    streams=one.streams,
                 )
                 for one, outcome in zip(reports, outcomes, strict=True)
             ]
@@ -310,6 +331,31 @@ class RemoteWork:
             return await self._transactor.checkpoint(event)
         except Refused as refusal:
             return refusal
+
+    async def write(self, worker_id: str, name: ClaimName, given: Sequence[PartGiven]) -> None:
+        """Append to streams of a run while this worker holds the step."""
+        row = await self._worker(worker_id)
+        holder = Holder(self._tenant, validate.run_id(name.run_id), name.no, name.fence, row.no)
+        parts = [
+            StreamPart(
+                tenant=self._tenant,
+                run_id=holder.run_id,
+                no=name.no,
+                name=one.name,
+                fence=name.fence,
+                start=one.start,
+                count=one.count,
+                at=0,
+                body=one.body,
+                after=one.after,
+            )
+            for one in given
+            if one.body is not None
+        ]
+        if name.fence < 1 or len({one.name for one in parts}) < len(parts):
+            raise InvalidInput("an attempt has a fence from 1 on, and names each stream once.")
+        if parts:
+            await self._transactor.streams.append(holder, parts)
 
     async def _read(self, row: Worker, report: Report) -> tuple[Outcome, Sequence[NewStep]]:
         """The outcome of a report, and the steps that a handler adds or the calls that a flow makes. Both are read like
@@ -354,14 +400,31 @@ class RemoteWork:
             claimed_at=step.claimed_at or 0,
         )
 
-    async def calls(self, worker_id: str, name: ClaimName, *, start: int, until: int | None) -> CallPage:
-        """A page of the recorded calls of a flow that the worker holds, with their results."""
+    async def _held(self, worker_id: str, name: ClaimName) -> Claim:
+        """A claim that the worker must hold."""
         claim = await self._claim_of(await self._worker(worker_id), name)
         if claim is None:
             raise NotFound(f"worker {worker_id} does not hold step {name.no} of run {name.run_id}")
+        return claim
+
+    async def calls(self, worker_id: str, name: ClaimName, *, start: int, until: int | None) -> CallPage:
+        """A page of the recorded calls of a flow that the worker holds, with their results."""
+        claim = await self._held(worker_id, name)
         if not claim.planned.kind.is_flow:
             raise InvalidInput(f"step {claim.planned.name} of run {name.run_id} is no flow: it makes no calls.")
         return await self._transactor.calls.page(claim, start, until, self._value)
+
+    async def checkpoints(self, worker_id: str, name: ClaimName, after: Place) -> CheckpointPage:
+        """What earlier attempts of a step that the worker holds have recorded."""
+        return await self._checkpoints(await self._held(worker_id, name), after)
+
+    def first_checkpoints(self, claim: Claim) -> Awaitable[CheckpointPage]:
+        """The first page of a claim."""
+        return self._checkpoints(claim, FIRST_CHECKPOINT)
+
+    async def _checkpoints(self, claim: Claim, after: Place) -> CheckpointPage:
+        key = (claim.tenant, claim.run_id)
+        return await self._transactor.checkpoints.page(claim, after, lambda stored: self._value(key, stored))
 
     async def evidence(self, worker_id: str, found: Sequence[tuple[str, int, int, bytes]]) -> int:
         """Keep the evidence of attempts that this worker has ended; returns of how many."""
@@ -404,8 +467,8 @@ class RemoteWork:
         return await self._store.read_steps(self._tenant, run_id)
 
     def opened(self, claim: Claim) -> Awaitable[Step]:
-        """The row of a claimed step with its payloads as they were given: the message that woke it, the arguments of a
-        call, and checkpoints. One that this process cannot open stays sealed."""
+        """The row of a claimed step with its payloads as they were given: the message that woke it, and the arguments
+        of a call. One that this process cannot open stays sealed."""
         return self._opened(claim)
 
     def arguments(self, claim: Claim) -> Awaitable[bytes | None]:
@@ -418,10 +481,6 @@ class RemoteWork:
             return step
         if note.call is not None:
             note = replace(note, call=replace(note.call, arguments=(await self._text(key, note.call.arguments))))
-        if note.checkpoints:
-            values = [await self._text(key, one.value) for one in note.checkpoints]
-            kept = [replace(one, value=value) for one, value in zip(note.checkpoints, values, strict=True)]
-            note = replace(note, checkpoints=tuple(kept))
         return replace(step, note=replace(note, woken_by=self._opened_message(note.woken_by)))
 
     async def _arguments(self, claim: Claim) -> bytes | None:
