@@ -24,6 +24,7 @@ from stepkeep.kernel.decide.progress import hold_reported, next_message, retry_n
 from stepkeep.kernel.decide.resources import grants_detail, resources_of
 from stepkeep.kernel.decide.retry import asked_delay, delay_after, is_in_time, may_retry, may_retry_lost
 from stepkeep.kernel.decide.stopping import LEASE_EXPIRED, NOT_RUN
+from stepkeep.kernel.decide.streams import end_streams
 from stepkeep.kernel.decide.waits import asked_by, deliver, misfit_of_wait
 from stepkeep.kernel.errors import Conflict, Fenced, InvalidInput, NotAllowed
 from stepkeep.kernel.machine.events import StepClaimed, StepReported
@@ -147,7 +148,10 @@ def report(draft: Draft, event: StepReported) -> Reply:
             f"step {event.no} of run {event.run_id} has seen {outcome.seen} ends of calls; "
             f"{settled_calls(step)} of its calls have settled"
         )
-    draft.caused_by("step_reported", event.actor, _asked_for(outcome, planned))
+    asked: Mapping[str, Any] | None = _asked_for(outcome, planned)
+    if event.streams:
+        asked = {**(asked or {}), "streams": end_streams(draft, event)}
+    draft.caused_by("step_reported", event.actor, asked)
     settle(draft, REPORTS[type(outcome)](draft, step, outcome))
     after = draft.step(event.no)
     if after.state is StepState.RETRYING and after.due_at is not None:

@@ -227,6 +227,12 @@ class RunData(Answer, kw_only=True):
     runs: list[WorkRun]
 
 
+class Written(Answer):
+    """The chunks are stored."""
+
+    written: Annotated[int, says("How many.")]
+
+
 class Kept(Answer, kw_only=True):
     """Of how many attempts evidence was kept; those of other workers are left out."""
 
