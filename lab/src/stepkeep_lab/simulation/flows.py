@@ -42,6 +42,11 @@ RACING = 200
 """The argument of the first call that races."""
 OTHER = 1_000
 """The argument of the call that other code of a flow makes first."""
+CALL_LIMITS = (
+    [{"name": "api", "per": "a", "running": 2}],
+    [{"name": "all", "running": 3}, {"name": "mail", "per": 1, "rate": "1/2s", "burst": 2}],
+)
+"""The limits of calls: those of steps (`limited`)."""
 FAILED = "failed"
 """What a flow returns in place of the result of a call that failed."""
 LEFT = "left"
@@ -85,21 +90,26 @@ async def play(
     child: str = "",
     *,
     follows: bool = False,
+    is_limited: bool = False,
 ) -> list[Any]:
     """A few calls at once, then a few in a row, some of which are slept before or undone. Returns what each came to.
     Some flows record checkpoints in between, or start a child. With `follows`, two of the calls at once are followed by
-    another each, so that the order of their ends decides about the order of calls.
+    another each, so that the order of their ends decides about the order of calls. With `is_limited`, some count under
+    limits.
 
     No two calls have the same arguments.
     """
     random = Random(drawn)  # noqa: S311 - chance that must come out the same again
     apart = Random(drawn + 1_000)  # noqa: S311
+    limited = Random(drawn + 3_000)  # noqa: S311
     told: list[Any] = []
 
     def options() -> dict[str, Any]:
         chosen: dict[str, Any] = {"timeout": f"{random.choice((3, 8, 30))}s"}
         if random.random() < 0.6:
             chosen["retry"] = RetryOption(max_attempts=5, initial="500ms", max="1s")
+        if is_limited and limited.random() < 0.7:
+            chosen["limits"] = limited.choice(CALL_LIMITS)
         return chosen | ({"undo": "undo"} if random.random() < 0.5 else {})
 
     async def call(place: int, follower: int | None = None) -> None:

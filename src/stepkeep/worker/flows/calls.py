@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from stepkeep.definition.native.added import Template
-from stepkeep.definition.python.calls import refusal_of, refusal_of_options
+from stepkeep.definition.python.calls import MOST_TEMPLATES, refusal_of, refusal_of_options
 from stepkeep.definition.python.handlers import name_of
 from stepkeep.definition.python.registry import Function, Registry, Signature
 from stepkeep.definition.python.workflow import Workflow
@@ -128,7 +128,9 @@ class Templates:
         if found is None:
             made = Workflow("call", registry=self._registry)
             _check_options(options)
-            made.step(owner, name, **options)
+            made.step(owner, name, **_with_keys(options))
+            if len(self._known) >= MOST_TEMPLATES:
+                self._known.clear()
             found = self._known[key] = self._template(made)
         return found
 
@@ -175,6 +177,19 @@ class Templates:
         main, undo, _ = queue_specs(definition)
         child = None if step.child is msgspec.UNSET else (step.child.workflow, step.child.version)
         return Template(written_template(step), main, undo, child, made)
+
+
+def _with_keys(options: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The options of a call as a step has them: a flow says the key of a limit itself, which is no expression."""
+    if "limits" not in options:
+        return options
+    return {**options, "limits": [_with_key(limit) for limit in options["limits"]]}
+
+
+def _with_key(limit: Any) -> Any:
+    if not isinstance(limit, Mapping) or not isinstance(limit.get("per"), str | int | float):
+        return limit
+    return {**limit, "per": f"${{{{ {msgspec.json.encode(limit['per']).decode()} }}}}"}
 
 
 def _check_options(options: Mapping[str, Any]) -> None:
