@@ -14,7 +14,7 @@ type AttemptState = "cancelled" | "failed" | "lost" | "open" | "released" | "suc
 
 interface AuditChain { checked: number; is_intact: boolean; broken_at: number | null; beside: number; }
 
-interface AuditEntry { id: string; at: string; actor: string; key: string | null; vouched_by: string | null; operation: string; target: string; outcome: Outcome; code: string | null; request_id: string | null; address: string | null; source: "audit" | "people"; }
+interface AuditEntry { id: string; at: string; actor: string; key: string | null; vouched_by: string | null; operation: string; target: string; outcome: Outcome; code: string | null; request_id: string | null; address: string | null; source: "audit" | "people"; detail?: Record<string, any>; }
 
 interface AuditPage { audit: (AuditEntry)[]; next: string | null; chain: AuditChain; }
 
@@ -97,6 +97,8 @@ interface Delegation { id: string; delegator: string; delegate: string; reason: 
 interface DelegationList { delegations: (Delegation)[]; next?: string | null; }
 
 interface DelegationView { delegation: Delegation; }
+
+interface DeletedConversations { deleted: (string)[]; }
 
 interface Delivered { result: "ignored" | "refused" | "sent" | "started" | "would send" | "would start"; hook: string; id?: string; code?: string; message?: string; name?: string; workflow?: string; key?: string; payload?: any; start?: string | null; input?: any; business_key?: string | null; run_id?: string | null; created?: boolean; consumed_by?: number | null; kept_until?: string | null; started?: boolean; repeated?: boolean; dropped?: boolean; }
 
@@ -268,7 +270,7 @@ interface OneEvidence { run_id: string; no: number; fence: number; evidence: Rec
 
 interface OneLease { run_id: string; no: number; fence: number; lease_us: number; }
 
-interface OneReport { run_id: string; no: number; fence: number; outcome: OutcomeBody; }
+interface OneReport { run_id: string; no: number; fence: number; outcome: OutcomeBody; streams?: (StreamBody)[]; }
 
 interface OneRun { run_id: string; details?: boolean; outputs?: (number)[]; states?: boolean; }
 
@@ -280,7 +282,7 @@ interface OutboxStatus { sinks: (SinkLag)[]; }
 
 type Outcome = "done" | "failed" | "refused";
 
-interface OutcomeBody { kind: "completed" | "failed" | "released" | "rules_failed" | "rules_passed" | "stopped" | "suspended" | "then" | "timed_out" | "waiting"; output?: any; steps?: (Record<string, any>)[] | null; calls?: (CallBody)[] | null; seen?: number; code?: string | null; token_sha256?: string | null; error?: string | null; category?: string | null; delay_us?: number | null; final?: boolean; unrun?: boolean; error_class?: string | null; event?: string | null; timeout_us?: number | null; takes_timeouts?: boolean; where?: string | null; count?: number | null; until?: string | null; reason?: string | null; unfit?: string | null; cost?: any; emit?: (EmittedEvent)[]; }
+interface OutcomeBody { kind: "completed" | "failed" | "released" | "rules_failed" | "rules_passed" | "stopped" | "suspended" | "then" | "timed_out" | "waiting"; output?: any; steps?: (Record<string, any>)[] | null; calls?: (CallBody)[] | null; seen?: number; code?: string | null; cancels?: (number)[] | null; token_sha256?: string | null; error?: string | null; category?: string | null; delay_us?: number | null; final?: boolean; unrun?: boolean; error_class?: string | null; event?: string | null; timeout_us?: number | null; takes_timeouts?: boolean; where?: string | null; count?: number | null; until?: string | null; reason?: string | null; unfit?: string | null; cost?: any; emit?: (EmittedEvent)[]; }
 
 interface Parent { run_id: string; no: number; activation: number; mode: ChildMode; }
 
@@ -322,8 +324,6 @@ interface Problem { type: string; title: string; status: number; detail: string;
 
 interface Progress { fraction: number | null; text: string; at: string | null; }
 
-interface PrunedConversations { deleted: (string)[]; }
-
 interface PublishedAnswer { definition: DefinitionSummary; warnings: (Record<string, any>)[]; }
 
 interface QuarantineList { quarantined: (QuarantineView)[]; }
@@ -334,7 +334,7 @@ interface QueueView { needs: string; queue: string; kind: string; handler: strin
 
 interface Queues { tenant: string; owner: string | null; queues: (WorkQueue)[]; }
 
-interface Quotas { max_concurrent_runs?: number | null; max_requests_per_min?: number | null; max_kept_messages?: number | null; max_kept_message_bytes?: number | null; max_triggers?: number | null; max_definitions?: number | null; max_definition_bytes?: number | null; max_settings?: number | null; max_people?: number | null; max_notes_per_hour?: number | null; max_bytes_per_hour?: number | null; }
+interface Quotas { max_concurrent_runs?: number | null; max_requests_per_min?: number | null; max_kept_messages?: number | null; max_kept_message_bytes?: number | null; max_triggers?: number | null; max_definitions?: number | null; max_definition_bytes?: number | null; max_settings?: number | null; max_people?: number | null; max_stream_rows?: number | null; max_stream_bytes?: number | null; max_notes_per_hour?: number | null; max_bytes_per_hour?: number | null; }
 
 interface ReachableNetwork { allow: (string)[]; }
 
@@ -520,6 +520,18 @@ interface Steps { run_id: string; steps: any; }
 
 interface StoredOne { definition: WorkDefinition; }
 
+interface StreamBody { name: string; chunks: (any)[]; start?: number; after?: string | null; }
+
+interface StreamList { run_id: string; streams: (StreamSummary)[]; }
+
+interface StreamPage { run_id: string; pieces: (StreamPiece)[]; after: number; over: boolean; }
+
+interface StreamPiece { number: number; step: string; name: string; position: string; at: string; chunks: (any)[]; restart: boolean; keeps: string | null; }
+
+interface StreamSummary { name: string; step: string; chunks: number; bytes: number; position: string; }
+
+interface StreamsRequest { run_id: string; no: number; fence: number; streams: (StreamBody)[]; }
+
 type SubjectKind = "group" | "person";
 
 interface Successor { run_id: string; state: string; error: string | null; }
@@ -576,7 +588,7 @@ type Vouching = "allowed" | "refused";
 
 interface Waiting { step: string; for: string; attempts?: number; category?: string | null; error?: string | null; elements?: number; settled?: number; failed?: number; run_id?: string; event?: string; prompt?: string; roles?: (string)[]; groups?: (string)[]; approvers?: (string)[]; of?: string; not?: (string)[]; level?: number; quorum?: number; votes?: (Ballot)[]; rule?: string; until: string | null; }
 
-interface Where { business_key?: string | null; correlation_id?: string | null; error?: string | null; labels?: Record<string, string> | null; since?: string | null; state?: (string)[] | null; text?: string | null; until?: string | null; workflow?: string | null; }
+interface Where { business_key?: string | null; correlation_id?: string | null; error?: string | null; labels?: Record<string, string> | null; roots?: boolean | null; since?: string | null; state?: (string)[] | null; text?: string | null; until?: string | null; workflow?: string | null; }
 
 type Why = "added" | "chosen" | "elements" | "follows" | "in_doubt" | "informs" | "input_differs" | "not_finished" | "own_decision" | "plan_differs" | "skipped" | "succeeded" | "undone";
 
@@ -586,7 +598,7 @@ interface Withdrawal { at: string; by: string; reason: string; }
 
 interface Withdrawn { workflow: string; version: number; state: "withdrawn"; reason: string; triggers: (string)[]; }
 
-interface WorkCall { no: number; fence: number; kind: string; name: string; digest: string; state: StepState; settled?: number; category?: Category | null; error?: string | null; output?: any; }
+interface WorkCall { no: number; fence: number; kind: string; name: string; digest: string; state: StepState; settled?: number; at?: number; category?: Category | null; error?: string | null; output?: any; }
 
 interface WorkDefinition { id: number; name: string; version: number; dialect: string; digest: string; queues: (number)[]; document: string; }
 
@@ -604,15 +616,19 @@ interface WorkerView { id: string; state: WorkerState; silent: boolean; incarnat
 
 interface WorkflowNumbers { workflow: string; runs: number; succeeded: number; failed: number; p50_seconds: number | null; p95_seconds: number | null; newest_at: string | null; started: (number)[]; failed_in: (number)[]; }
 
+interface Written { written: number; }
+
 type Get<A extends string> =
 	A extends `/as/run/runs/${string}/cost` ? RunCost :
 	A extends `/as/run/runs/${string}/events` ? any :
 	A extends `/as/run/runs/${string}/steps` ? StepStatuses :
 	A extends `/runs/${string}/steps/${string}/attempts` ? StepAttempts :
+	A extends `/runs/${string}/streams/${string}/pieces` ? StreamPage :
 	A extends `/as/run/runs/${string}` ? RunStatus :
 	A extends `/work/workers/${string}/notices` ? any :
 	A extends `/runs/${string}/outbox/${string}` ? DeliveryDetails :
 	A extends `/runs/${string}/steps/${string}` ? StepView :
+	A extends `/runs/${string}/streams/${string}` ? any :
 	A extends `/workflows/${string}/versions/${string}` ? DefinitionView :
 	A extends `/jobs/${string}/runs` ? JobRuns :
 	A extends `/runs/${string}/certificate` ? CertificateView :
@@ -628,6 +644,7 @@ type Get<A extends string> =
 	A extends `/runs/${string}/rollback` ? RollbackPreview :
 	A extends `/runs/${string}/steps` ? Steps :
 	A extends `/runs/${string}/stream` ? any :
+	A extends `/runs/${string}/streams` ? StreamList :
 	A extends `/tenants/${string}/quotas` ? TenantQuotas :
 	A extends `/tenants/${string}/signing` ? TenantSigning :
 	A extends `/triggers/${string}/next` ? NextMoments :
@@ -707,6 +724,7 @@ type Post<A extends string> =
 	A extends `/work/workers/${string}/inputs` ? RunData :
 	A extends `/work/workers/${string}/renew` ? Renewals :
 	A extends `/work/workers/${string}/report` ? Replies :
+	A extends `/work/workers/${string}/streams` ? Written :
 	A extends "/as/run/runs" ? RunCreated :
 	A extends "/conversations/items/read" ? ItemPage :
 	A extends "/conversations/items/remove" ? RemovedItems :
@@ -748,7 +766,7 @@ type Post<A extends string> =
 	A extends `/users/${string}/grant` ? MembershipView :
 	A extends `/users/${string}/revoke` ? MembershipView :
 	A extends "/conversations/items" ? SavedItems :
-	A extends "/conversations/prune" ? PrunedConversations :
+	A extends "/conversations/prune" ? DeletedConversations :
 	A extends "/delegations/end" ? DelegationView :
 	A extends "/limits/clear" ? LimitList :
 	A extends "/limits/set" ? LimitDetail :
@@ -787,10 +805,12 @@ type Query<A extends string> =
 	A extends `/as/run/runs/${string}/events` ? { since_id?: string | null | false; } :
 	A extends `/as/run/runs/${string}/steps` ? {  } :
 	A extends `/runs/${string}/steps/${string}/attempts` ? {  } :
+	A extends `/runs/${string}/streams/${string}/pieces` ? { step?: string | null | false; after?: number | string | null | false; limit?: number | string | null | false; } :
 	A extends `/as/run/runs/${string}` ? {  } :
 	A extends `/work/workers/${string}/notices` ? {  } :
 	A extends `/runs/${string}/outbox/${string}` ? {  } :
 	A extends `/runs/${string}/steps/${string}` ? {  } :
+	A extends `/runs/${string}/streams/${string}` ? { step?: string | null | false; } :
 	A extends `/workflows/${string}/versions/${string}` ? {  } :
 	A extends `/jobs/${string}/runs` ? { cursor?: string | null | false; limit?: number | string | null | false; } :
 	A extends `/runs/${string}/certificate` ? {  } :
@@ -806,6 +826,7 @@ type Query<A extends string> =
 	A extends `/runs/${string}/rollback` ? {  } :
 	A extends `/runs/${string}/steps` ? { as?: string | null | false; } :
 	A extends `/runs/${string}/stream` ? { as?: string | null | false; } :
+	A extends `/runs/${string}/streams` ? {  } :
 	A extends `/tenants/${string}/quotas` ? {  } :
 	A extends `/tenants/${string}/signing` ? {  } :
 	A extends `/triggers/${string}/next` ? { limit?: number | string | null | false; after?: string | null | false; } :
@@ -849,7 +870,7 @@ type Query<A extends string> =
 	A extends "/quarantine" ? { history?: boolean | "true" | "false" | null | false; } :
 	A extends "/readyz" ? {  } :
 	A extends "/resources" ? {  } :
-	A extends "/runs" ? { state?: (RunState)[] | null | false; workflow?: string | null | false; business_key?: string | null | false; correlation_id?: string | null | false; label?: (string)[] | null | false; since?: string | null | false; until?: string | null | false; error?: string | null | false; text?: string | null | false; cursor?: string | null | false; limit?: number | string | null | false; as?: string | null | false; } :
+	A extends "/runs" ? { state?: (RunState)[] | null | false; workflow?: string | null | false; business_key?: string | null | false; correlation_id?: string | null | false; label?: (string)[] | null | false; since?: string | null | false; until?: string | null | false; error?: string | null | false; text?: string | null | false; roots?: boolean | "true" | "false" | null | false; cursor?: string | null | false; limit?: number | string | null | false; as?: string | null | false; } :
 	A extends "/schemas" ? { cursor?: string | null | false; limit?: number | string | null | false; } :
 	A extends "/session" ? {  } :
 	A extends "/sinks" ? { cursor?: string | null | false; limit?: number | string | null | false; } :
@@ -885,6 +906,7 @@ type Body<A extends string> =
 	A extends `/work/workers/${string}/inputs` ? InputsRequest :
 	A extends `/work/workers/${string}/renew` ? RenewRequest :
 	A extends `/work/workers/${string}/report` ? ReportRequest :
+	A extends `/work/workers/${string}/streams` ? StreamsRequest :
 	A extends "/as/run/runs" ? NewTemplateRun | null :
 	A extends "/conversations/items/read" ? { conversation: string; prefix?: string; keys?: (string)[] | null; past?: ItemPlace | null; newest?: boolean; limit?: number; } :
 	A extends "/conversations/items/remove" ? { conversation: string; prefixes?: (string)[]; place?: ItemPlace | null; } :

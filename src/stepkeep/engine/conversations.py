@@ -17,10 +17,10 @@ from stepkeep.operations.conversations import (
     MOST_AT_ONCE,
     MOST_KEY,
     ConversationList,
+    DeletedConversations,
     ItemPage,
     ItemPlace,
     NewItem,
-    DeletedConversations,
     RemovedItems,
     SavedItems,
 )

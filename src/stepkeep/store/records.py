@@ -24,6 +24,7 @@ from stepkeep.kernel.machine.rows import (
     Worker,
 )
 from stepkeep.kernel.machine.states import Category, RunState
+from stepkeep.store.rows import StreamRow
 
 
 class RunStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,12 +73,13 @@ class RunFilter(msgspec.Struct, frozen=True, kw_only=True):
 
 class Words(msgspec.Struct, frozen=True, kw_only=True):
     """What a search looks for in runs: a part of the error; a part of id, workflow, keys, actor, error, input or
-    labels; and labels. Texts are found in any case of ASCII letters, and are in lower case here. A label is JSON as it
-    is stored: `"team":"a"`."""
+    labels; labels; and `roots`, that no run asked for it as its child. Texts are found in any case of ASCII letters,
+    and are in lower case here. A label is JSON as it is stored: `"team":"a"`."""
 
     error: str | None = None
     text: str | None = None
     labels: tuple[bytes, ...] = ()
+    roots: bool = False
 
 
 class Searched(msgspec.Struct, frozen=True, kw_only=True):
@@ -111,7 +113,7 @@ class FinishedFilter(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WholeRun(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything stored about one run, except its idempotency key."""
+    """Everything stored about one run, except its idempotency key. Rows of streams are read where they are wanted."""
 
     record: RunRecord
     steps: tuple[Step, ...]
@@ -122,6 +124,7 @@ class WholeRun(msgspec.Struct, frozen=True, kw_only=True):
     gates: tuple[Gate, ...] = ()
     votes: tuple[Vote, ...] = ()
     checkpoints: tuple[Checkpoint, ...] = ()
+    streams: tuple[StreamRow, ...] = ()
 
 
 class Quarantine(msgspec.Struct, frozen=True, gc=False):

@@ -142,12 +142,12 @@ def runs(tables: Tables, which: RunFilter) -> list[RunRecord]:
 def searched(tables: Tables, which: RunFilter, words: Words, most: int) -> Searched:
     """The newest runs of a filter that have the words."""
     looked_at = runs(tables, replace(which, limit=most))
-    found = [record for record in looked_at if _has(record, words)]
+    found = [record for record in looked_at if _has(tables, record, words)]
     last = looked_at[-1].run.id if looked_at else None
     return Searched(records=found[: which.limit], total=len(found), looked_at=len(looked_at), last=last)
 
 
-def _has(record: RunRecord, words: Words) -> bool:
+def _has(tables: Tables, record: RunRecord, words: Words) -> bool:
     run, details = record.run, record.details
     names = (run.id, details.workflow, details.business_key, details.correlation_id, details.created_by, run.error)
     parts = [*(one.encode() for one in names if one is not None), details.input, details.labels or b""]
@@ -155,6 +155,7 @@ def _has(record: RunRecord, words: Words) -> bool:
         (words.error is None or words.error.encode() in (run.error or "").encode().lower())
         and (words.text is None or words.text.encode() in b"\n".join(parts).lower())
         and all(one in (details.labels or b"") for one in words.labels)
+        and not (words.roots and tables.children.link_of(run.tenant, run.id))
     )
 
 
@@ -253,6 +254,7 @@ def use(tables: Tables, tenant: str, kind: str, most: int) -> tuple[int, int]:
             for key in found
             if key[0] == tenant
         ],
+        "streams": [one.body.encode() for key, rows in tables.streams.rows.items() if key[0] == tenant for one in rows],
     }
     counted = rows[kind][:most]
     return len(counted), sum(map(len, counted))
@@ -279,20 +281,7 @@ def _is_stuck(run: Run, rows: Mapping[int, Step]) -> bool:
     )
 
 
-def _is_held_back(tables: Tables, key: RunKey) -> bool:
-    return tables.is_quarantined(key) or tables.deliveries.holds_back(key) or tables.triggers.holds_back(key)
-
-
-def _has_live_kin(tables: Tables, key: RunKey) -> bool:
-    """Whether something is left to do about a child of the run, its own parent is not told of its end, or a run above
-    it is live or adopted from."""
-    link, rows = tables.children.link_of(*key), tables.children
-    if any(child.todo is not None for child in rows.of(*key)):
-        return True
-    return (link is not None and link.todo is not None) or tables.is_below_live(key)
-
-
-def finished(tables: Tables, which: FinishedFilter, *, also_quarantined: bool = False) -> list[str]:
+def finished(tables: Tables, which: FinishedFilter, *, also_kept: bool = False) -> list[str]:
     """Oldest first."""
     found = [
         run.id
@@ -302,8 +291,7 @@ def finished(tables: Tables, which: FinishedFilter, *, also_quarantined: bool = 
         and run.ended_at <= which.ended_by
         and which.after < run.id < which.before
         and which.workflow in (None, tables.details[key].workflow)
-        and (also_quarantined or not _is_held_back(tables, key))
-        and (also_quarantined or not _has_live_kin(tables, key))
+        and (also_kept or tables.may_go(key))
     ]
     return sorted(found)[: which.limit]
 
