@@ -213,8 +213,8 @@ def test_what_handlers_log_is_a_stream_that_is_kept_by_default(database_url: str
         )
         assert (len(texts), texts[-1]) == (1 + 201, "(further lines are not kept: an attempt keeps 200)")
         assert lines[0]["level"] == "WARNING"
-        first, _ = engine.show(result.id, step="talk")["step"]["attempts"]
-        assert first["evidence"]["log"] == [f"WARNING {text}" for text in texts[:1]]
+        first, _ = engine.show(result.id, step="talk").step.attempts
+        assert first.evidence["log"] == [f"WARNING {text}" for text in texts[:1]]
         assert engine.certify(result.id).ok
 
 

@@ -8,7 +8,7 @@ import sys
 import threading
 import webbrowser
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from stepkeep.cli.answering import open_engine
 from stepkeep.cli.arguments import Apps, Capabilities, Concurrency, Text, Threads, finite, opt
@@ -241,7 +241,8 @@ async def _dev(
     async with open_engine(settings, policies, creates=True) as engine:
         file = Path(settings.db.removeprefix("sqlite:///")).parent / KEY_FILE
         key = await _key(engine, file, new_key)
-        worker = await engine.start_worker(app="dev", **options)
+        given: dict[str, Any] = dict(options)
+        worker = await engine.start_worker(app="dev", **given)
         if tour:
             from stepkeep.cli.demo.first_minute import begin
 
