@@ -254,6 +254,7 @@ def use(tables: Tables, tenant: str, kind: str, most: int) -> tuple[int, int]:
             for key in found
             if key[0] == tenant
         ],
+        "streams": [one.body.encode() for key, rows in tables.streams.rows.items() if key[0] == tenant for one in rows],
     }
     counted = rows[kind][:most]
     return len(counted), sum(map(len, counted))

@@ -61,6 +61,7 @@ from stepkeep_lab.simulation.people_tables import PeopleRows
 from stepkeep_lab.simulation.resource_tables import HoldRows
 from stepkeep_lab.simulation.schema import refuse_run, refuse_step
 from stepkeep_lab.simulation.slot_tables import SlotRows
+from stepkeep_lab.simulation.stream_tables import StreamRows
 from stepkeep_lab.simulation.trigger_tables import TriggerRows
 
 MET = "another transaction conflicts: run the whole transaction again"
@@ -103,6 +104,7 @@ class Tables:
         self.slots = SlotRows()
         self.holds = HoldRows()
         self.limits = LimitRows()
+        self.streams = StreamRows()
         self.signed_heads: dict[RunKey, dict[str, SignedHead]] = {}
         self.policies: dict[str, list[StoredPolicy]] = {}
         self.settings: dict[tuple[str, str, str], list[StoredSetting]] = {}
@@ -303,6 +305,7 @@ class Tables:
     def _check_record(self, what: Write) -> None:
         self.triggers.check(what)
         self.children.refuse(what)
+        self.streams.check(what)
         self.slots.refuse(what)
         for attempt in what.attempts:
             if (attempt.no, attempt.fence) in self.attempts.get((attempt.tenant, attempt.run_id), {}):
@@ -381,6 +384,7 @@ class Tables:
         self.slots.write(what)
         self.holds.write(what, self.steps)
         self.limits.write(what.limits, self)
+        self.streams.write(what)
         for payload in rows.of(Payload):
             self.payloads.setdefault((payload.tenant, payload.run_id), {})[payload.digest] = payload.body
 
@@ -438,6 +442,7 @@ class Tables:
         self.votes.pop(key)
         self.checkpoints.pop(key, None)
         self.evidence.pop(key, None)
+        self.streams.delete(key)
         self.payloads.pop(key, None)
         for cursor in self.deliveries.of_run(key):
             del self.deliveries.cursors[*key, cursor.sink]
