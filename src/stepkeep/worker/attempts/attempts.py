@@ -162,7 +162,7 @@ class Attempts:
 
     def _recorded(self, job: Job, outcome: Outcome, reply: Accepted) -> None:
         record = reply.record
-        self._running.inputs.flows.reported(job, outcome, record.get("state"), record.get("settled"))
+        self._running.inputs.flows.reported(job, outcome, record)
         if not self._shared.transactor.has_database and isinstance(outcome, Suspended | Proposed):
             self._look_for_queues(job, outcome)
 
