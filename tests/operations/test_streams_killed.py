@@ -29,7 +29,11 @@ EVERY_DEATH = [(number, place) for number in range(1, PARTS + 1) for place in ("
 @pytest.mark.parametrize("deaths", [DEATHS, in_proof(EVERY_DEATH)], ids=["some", "every"])
 async def test_what_a_reader_assembled_is_what_is_recorded(database_url: str, deaths: Any) -> None:
     async with on(database_url) as bench:
-        one = replace(task("talk", 0, []), executor=Handler(name="talk"), retry=Retry(max_attempts=20, max_losses=20, initial=1000, max=1000))
+        one = replace(
+            task("talk", 0, []),
+            executor=Handler(name="talk"),
+            retry=Retry(max_attempts=20, max_losses=20, initial=1000, max=1000),
+        )
         run = (await bench.begin(await bench.publish(Definition(name="talk", version=1, steps=(one,))))).run_id
         tail, told = StreamTail(bench.store), list[StreamPiece]()
 
