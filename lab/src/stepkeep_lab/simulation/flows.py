@@ -27,15 +27,19 @@ from stepkeep_lab.simulation.definitions import HANDLERS, PATIENT
 from stepkeep_lab.simulation.tables import Tables
 
 FLOW = "flow"
-MOST_CALLS = 12
+MOST_CALLS = 15
 CHECKPOINTS = 0.3
 """How likely a flow records a checkpoint at each place where it may."""
 CHILDREN = 0.5
 """How likely a flow that may start a child does so."""
 GIVES_UP = 0.4
 """How likely a flow fails after its child has succeeded, so that its run may roll the child back."""
+RACES = 0.4
+"""How likely a flow lets two calls race, or a call and a timer, and cancels the one that is late."""
 FOLLOWS = 50
 """How far the argument of a call that follows another one is from that of the other."""
+RACING = 200
+"""The argument of the first call that races."""
 OTHER = 1_000
 """The argument of the call that other code of a flow makes first."""
 CALL_LIMITS = (
@@ -45,6 +49,8 @@ CALL_LIMITS = (
 """The limits of calls: those of steps (`limited`)."""
 FAILED = "failed"
 """What a flow returns in place of the result of a call that failed."""
+LEFT = "left"
+"""What a flow returns in place of the result of a call that it has cancelled."""
 
 decode = msgspec.json.decode
 
@@ -136,6 +142,17 @@ async def play(
         await call(place)
         if apart.random() < CHECKPOINTS:
             await checkpoint(f"after-{place}")
+    racing = Random(drawn + 3_000)  # noqa: S311
+    if racing.random() < RACES:
+        at, is_timed = len(told), racing.random() < 0.5
+        calls = [ctx.options(**options()).step(HANDLERS[0], value=RACING + n) for n in range(1 if is_timed else 2)]
+        told += [LEFT] * len(calls)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(1.5 if is_timed else None):
+                await asyncio.wait(calls, return_when=asyncio.FIRST_COMPLETED)
+        for place, one in enumerate(calls, at):
+            if not one.cancel():
+                told[place] = FAILED if one.exception() else one.result()
     if has_child and Random(drawn + 2_000).random() < GIVES_UP:  # noqa: S311
         raise StepError("the flow gives up", category=Category.VALIDATION, final=True)
     return told
@@ -168,13 +185,19 @@ def _wrong_calls(tables: Tables, owner: Step, first: int, calls: list[Step]) -> 
     if owner.state is not StepState.SUCCEEDED or output is None or continues or "by" in record:
         return
     worked = [row for row in calls if row.note and row.note.call and row.note.call.kind == "step"]
-    expected = [_told(row, tables.output_of(key, row.no)) for row in worked]
-    if decode(output) != expected:
-        yield f"was told {decode(output)}, and its calls came to {expected}"
+    was_told = decode(output)
+    expected = [
+        LEFT if told == LEFT else _told(row, tables.output_of(key, row.no))
+        for row, told in zip(worked, was_told, strict=False)
+    ]
+    if was_told != expected or len(worked) != len(was_told):
+        yield f"was told {was_told}, and its calls came to {expected}"
 
 
 def _told(call: Step, output: bytes | None) -> Any:
     """What a flow learns of a call that has ended; one that a person skipped has no result."""
+    if call.state is StepState.CANCELLED:
+        return LEFT
     if call.state is StepState.SUCCEEDED:
         return None if output is None else decode(output)
     return None if call.state is StepState.SKIPPED and call.category is None else FAILED

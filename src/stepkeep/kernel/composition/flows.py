@@ -7,15 +7,15 @@ calls it for reports, `elements` for the ends of calls.
 
 from __future__ import annotations
 
-from typing import TypedDict
+from typing import NotRequired, TypedDict
 
 import msgspec
 from msgspec.structs import replace
 
 from stepkeep.kernel.composition.child_runs import CONTINUE
-from stepkeep.kernel.composition.elements import owner_due
+from stepkeep.kernel.composition.elements import cancel_element, owner_due
 from stepkeep.kernel.decide.decision import Accepted, Reply
-from stepkeep.kernel.decide.draft import Draft
+from stepkeep.kernel.decide.draft import HOP_BITS, Draft
 from stepkeep.kernel.decide.failure import FAILED, Settled, fail_for_good
 from stepkeep.kernel.decide.progress import open_step, settle
 from stepkeep.kernel.definition import Flow
@@ -23,7 +23,7 @@ from stepkeep.kernel.errors import Conflict
 from stepkeep.kernel.machine.events import CodeChanged
 from stepkeep.kernel.machine.outcomes import NewCall, Suspended
 from stepkeep.kernel.machine.rows import Called, Grown, Note, Step, is_unfit
-from stepkeep.kernel.machine.states import AttemptState, Category, RunState, StepState
+from stepkeep.kernel.machine.states import STEP_TERMINAL, AttemptState, Category, RunState, StepState
 from stepkeep.kernel.machine.tables import StepTrigger
 
 
@@ -63,11 +63,40 @@ def suspend(draft: Draft, step: Step, outcome: Suspended) -> Settled | None:
     if grown.deadline is not None and grown.deadline <= draft.now:
         return owner_due(draft, waiting)
     for index, call in enumerate(outcome.calls, grown.count):
-        settle(draft, open_step(draft, _add(draft, step.no, index, call), of=step.no))
-    if settled > outcome.seen:
-        # One of its calls has settled since the worker looked: nothing else would wake it.
-        _wake(draft, draft.step(step.no))
+        added = _add(draft, step.no, index, call)
+        if index not in outcome.cancels:
+            settle(draft, open_step(draft, added, of=step.no))
+    _cancel(draft, step.no, outcome.cancels)
+    owner = draft.step(step.no)
+    if settled > outcome.seen or not owner.unmet:
+        # One of its calls has settled since the worker looked, or it awaits none: nothing else would wake it.
+        _wake(draft, owner)
     return None
+
+
+def _cancel(draft: Draft, no: int, places: tuple[int, ...]) -> None:
+    """End these calls of a flow. One that has settled stays as it is, and is undone with the run like every other."""
+    segment = draft.plan.steps[no].segment
+    assert segment is not None
+    numbers = [segment.element(place) for place in places]
+    draft.require(numbers)
+    for row in map(draft.step, numbers):
+        if row.state in STEP_TERMINAL:
+            continue
+        cancel_element(draft, row, no)
+        owner = draft.step(no)
+        draft.put(replace(owner, unmet=owner.unmet - 1))
+
+
+def cancelled_now(draft: Draft, no: int, outcome: Suspended) -> list[tuple[int, int]]:
+    """Numbers and fences of the calls that this decision has cancelled, if no other end came since the worker looked:
+    then the flow knows every end that is on record."""
+    owner, segment = draft.step(no), draft.plan.steps[no].segment
+    assert segment is not None
+    rows = [draft.step(segment.element(place)) for place in outcome.cancels]
+    found = [row for row in rows if row.state is StepState.CANCELLED and (row.settled or 0) >> HOP_BITS == draft.seq]
+    found.sort(key=lambda row: row.settled or 0)
+    return [(row.no, row.fence) for row in found] if settled_calls(owner) == outcome.seen + len(found) else []
 
 
 def too_many_calls(growth: Flow) -> str:
@@ -81,6 +110,12 @@ def settled_calls(step: Step) -> int:
     return 0 if grown is None else grown.count - step.unmet
 
 
+def made_calls(step: Step, outcome: Suspended) -> int:
+    """How many calls a flow has made with this report."""
+    grown = None if step.note is None else step.note.grown
+    return (0 if grown is None else grown.count) + len(outcome.calls)
+
+
 class CallRecord(TypedDict):
     """A call of a flow as the journal has it."""
 
@@ -91,17 +126,19 @@ class CallRecord(TypedDict):
 
 
 class GrownRecord(TypedDict):
-    """What a flow has called."""
+    """What a flow has called, and the places of the calls that it has cancelled."""
 
     calls: list[CallRecord]
+    cancels: NotRequired[list[int]]
 
 
-def calls_told(outcome: Suspended) -> list[CallRecord]:
+def calls_told(outcome: Suspended) -> GrownRecord:
     """The new calls as the journal has them: what a judge needs to follow their steps."""
-    return [
+    calls: list[CallRecord] = [
         {"kind": call.kind, "name": call.name, "arguments": call.digest, "step": msgspec.Raw(call.step.encode())}
         for call in outcome.calls
     ]
+    return {"calls": calls, "cancels": list(outcome.cancels)} if outcome.cancels else {"calls": calls}
 
 
 def _fail(draft: Draft, step: Step, outcome: Suspended, said: str) -> Settled | None:
