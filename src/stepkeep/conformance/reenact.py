@@ -197,7 +197,8 @@ class Reenactment:
         if line.event == "duty_violated":
             self._check_violation(line, say)
         if line.event == RECORDED:
-            for problem in check_checkpoint(self.steps, line, self.asked):
+            adopted = self.adoption.checkpoints(self.asked.get("step"))
+            for problem in check_checkpoint(self.steps, line, self.asked, adopted):
                 say(*problem)
         if line.event == "message_arrived":
             self.arrived[str(self.asked.get("name"))] += 1
@@ -348,6 +349,7 @@ class Reenactment:
             self._plan(place, line, flag)
         elif line.trigger in ADOPTING:
             self.planned += place.owner is None
+            self.flows.adopt(place)
             if place.owner is not None and (rule := rule_of(self.adoption.call_of(line.step))) is not None:
                 self.contract.places.learn_call(place, rule)
             for problem in self.adoption.take(
@@ -416,7 +418,7 @@ class Reenactment:
 
     def _plan(self, place: PlannedRule, line: Line, flag: Say) -> None:
         if self.flows.owner_of(place) is not None:
-            for problem in self.flows.plan(place, line, self.verdicts):
+            for problem in self.flows.plan(place, line, self.verdicts, self.adoption):
                 flag(*problem)
             self.to_open[place.no] = place.owner
         elif place.owner is not None and place.phase == "main":

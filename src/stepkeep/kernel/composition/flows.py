@@ -7,7 +7,7 @@ calls it for reports, `elements` for the ends of calls.
 
 from __future__ import annotations
 
-from typing import TypedDict
+from typing import NotRequired, TypedDict
 
 import msgspec
 from msgspec.structs import replace
@@ -34,7 +34,11 @@ def suspend(draft: Draft, step: Step, outcome: Suspended) -> Settled | None:
     known = None if step.note is None else step.note.grown
     limit = None if growth.deadline is None else draft.now + growth.deadline
     grown = Grown(count=0, deadline=limit) if known is None else known
-    count = grown.count + len(outcome.calls)
+    if grown.deadline is None:
+        # An earlier run began it: the time for its calls begins with the first suspension here.
+        grown = replace(grown, deadline=limit)
+    settled = settled_calls(step)
+    places, count = places_of(grown, len(outcome.calls))
     if count > growth.max:
         return _fail(draft, step, outcome, too_many_calls(growth))
     if not outcome.calls and not step.unmet and outcome.seen >= grown.count:
@@ -43,7 +47,6 @@ def suspend(draft: Draft, step: Step, outcome: Suspended) -> Settled | None:
     if draft.state is RunState.STOPPING:
         draft.move(step, StepTrigger.CANCELLED)
         return None
-    settled = grown.count - step.unmet
     waiting = draft.move(
         replace(step, unmet=step.unmet + len(outcome.calls)),
         StepTrigger.CHILDREN_STARTED,
@@ -53,6 +56,8 @@ def suspend(draft: Draft, step: Step, outcome: Suspended) -> Settled | None:
             grown=replace(
                 grown,
                 count=count,
+                free=grown.free[len(outcome.calls) :],
+                kept=tuple([one for one in grown.kept if one.place not in places]),
                 code=outcome.code or grown.code,
                 seen=outcome.seen,
                 continues=grown.continues or any(call.kind == CONTINUE for call in outcome.calls),
@@ -62,8 +67,9 @@ def suspend(draft: Draft, step: Step, outcome: Suspended) -> Settled | None:
     )
     if grown.deadline is not None and grown.deadline <= draft.now:
         return owner_due(draft, waiting)
-    for index, call in enumerate(outcome.calls, grown.count):
-        settle(draft, open_step(draft, _add(draft, step.no, index, call), of=step.no))
+    for index, call in zip(places, outcome.calls, strict=True):
+        key = kept_key(grown, index, call)
+        settle(draft, open_step(draft, _add(draft, step.no, index, call, key), of=step.no))
     if settled > outcome.seen:
         # One of its calls has settled since the worker looked: nothing else would wake it.
         _wake(draft, draft.step(step.no))
@@ -78,16 +84,31 @@ def too_many_calls(growth: Flow) -> str:
 def settled_calls(step: Step) -> int:
     """How many of the calls of a flow have settled."""
     grown = None if step.note is None else step.note.grown
-    return 0 if grown is None else grown.count - step.unmet
+    return 0 if grown is None else grown.count - len(grown.free) - step.unmet
+
+
+def places_of(grown: Grown, calls: int) -> tuple[list[int], int]:
+    """The places of so many new calls, and how many places there are then: calls that an earlier run made and this one
+    did not adopt come first, because the flow makes its calls in the same order."""
+    filled = grown.free[:calls]
+    count = grown.count + calls - len(filled)
+    return [*filled, *range(grown.count, count)], count
+
+
+def kept_key(grown: Grown, place: int, call: NewCall) -> str | None:
+    """The run whose idempotency key a call keeps: it is the call of that run at this place, with equal arguments."""
+    made = (place, call.kind, call.name, call.digest)
+    return next((one.run for one in grown.kept if (one.place, one.kind, one.name, one.digest) == made), None)
 
 
 class CallRecord(TypedDict):
-    """A call of a flow as the journal has it."""
+    """A call of a flow as the journal has it. `key`: the run whose idempotency key it keeps."""
 
     kind: str
     name: str
     arguments: str | None
     step: msgspec.Raw
+    key: NotRequired[str]
 
 
 class GrownRecord(TypedDict):
@@ -96,12 +117,18 @@ class GrownRecord(TypedDict):
     calls: list[CallRecord]
 
 
-def calls_told(outcome: Suspended) -> list[CallRecord]:
+def calls_told(step: Step, outcome: Suspended) -> list[CallRecord]:
     """The new calls as the journal has them: what a judge needs to follow their steps."""
-    return [
+    told: list[CallRecord] = [
         {"kind": call.kind, "name": call.name, "arguments": call.digest, "step": msgspec.Raw(call.step.encode())}
         for call in outcome.calls
     ]
+    grown = None if step.note is None else step.note.grown
+    if grown is not None and grown.kept:
+        for place, call, one in zip(places_of(grown, len(told))[0], outcome.calls, told, strict=True):
+            if (key := kept_key(grown, place, call)) is not None:
+                one["key"] = key
+    return told
 
 
 def _fail(draft: Draft, step: Step, outcome: Suspended, said: str) -> Settled | None:
@@ -111,7 +138,7 @@ def _fail(draft: Draft, step: Step, outcome: Suspended, said: str) -> Settled | 
     return fail_for_good(draft, step, FAILED, category, said, attempts=step.attempts + 1)
 
 
-def _add(draft: Draft, owner: int, index: int, call: NewCall) -> Step:
+def _add(draft: Draft, owner: int, index: int, call: NewCall, key: str | None) -> Step:
     segment, run = draft.plan.steps[owner].segment, draft.snapshot.run
     assert segment is not None
     called = Called(
@@ -122,6 +149,7 @@ def _add(draft: Draft, owner: int, index: int, call: NewCall) -> Step:
         step=call.step,
         queue=call.queue,
         undo_queue=call.undo_queue,
+        key=key,
     )
     return draft.add(
         Step(

@@ -147,7 +147,7 @@ def report(draft: Draft, event: StepReported) -> Reply:
             f"step {event.no} of run {event.run_id} has seen {outcome.seen} ends of calls; "
             f"{settled_calls(step)} of its calls have settled"
         )
-    draft.caused_by("step_reported", event.actor, _asked_for(outcome, planned))
+    draft.caused_by("step_reported", event.actor, _asked_for(outcome, planned, step))
     settle(draft, REPORTS[type(outcome)](draft, step, outcome))
     after = draft.step(event.no)
     if after.state is StepState.RETRYING and after.due_at is not None:
@@ -173,7 +173,7 @@ class ReportRecord(TypedDict, total=False):
     error_class: str
 
 
-def _asked_for(outcome: Outcome, planned: PlannedStep) -> ReportRecord | None:
+def _asked_for(outcome: Outcome, planned: PlannedStep, step: Step) -> ReportRecord | None:
     """What the report asks for beyond the definition; the journal keeps it, so that a judge can re-enact it."""
     if type(outcome) is Completed:
         return None
@@ -192,7 +192,7 @@ def _asked_for(outcome: Outcome, planned: PlannedStep) -> ReportRecord | None:
             waits["until"] = outcome.enough
         return waits
     if isinstance(outcome, Suspended):
-        return {"plan_grown": {planned.name: {"calls": calls_told(outcome)}}} if outcome.calls else None
+        return {"plan_grown": {planned.name: {"calls": calls_told(step, outcome)}}} if outcome.calls else None
     if not isinstance(outcome, Failed):
         return None
     asked: ReportRecord = {} if outcome.unfit is None else {"unfit": outcome.unfit}
@@ -326,6 +326,8 @@ def _failed(draft: Draft, step: Step, outcome: Failed) -> Settled | None:
         # The words of a handler, which did run.
         error = f"failed: {error}"
     draft.close_attempt(step, AttemptState.FAILED, outcome, category=category, error=error)
+    if outcome.blames is not None and step.note is not None and step.note.grown is not None:
+        step = draft.noted(step, grown=replace(step.note.grown, blames=outcome.blames))
     if category is Category.GOVERNANCE and _asks_people(draft, step):
         hold_reported(draft, step, error)
         return None

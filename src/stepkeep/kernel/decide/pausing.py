@@ -7,12 +7,14 @@ calls it.
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from stepkeep.kernel.decide.decision import Accepted, Reply
 from stepkeep.kernel.decide.draft import HELD_BACK, Draft
 from stepkeep.kernel.decide.rollup import roll_up
 from stepkeep.kernel.errors import Conflict
 from stepkeep.kernel.machine.events import PauseRequested, UnpauseRequested
-from stepkeep.kernel.machine.rows import Step
+from stepkeep.kernel.machine.rows import Note, Step
 from stepkeep.kernel.machine.states import RUN_TERMINAL, RunState, StepState
 from stepkeep.kernel.machine.tables import RUN, RunTrigger
 
@@ -64,8 +66,9 @@ def unpause(draft: Draft, event: UnpauseRequested) -> Reply:
 def _has_begun(step: Step) -> bool:
     """Whether a step did more than become ready. One that was held, or waited, and is ready again has a note.
 
-    An adopted step began in another run.
+    An adopted step began in another run, and so did the calls and checkpoints of a flow that nobody has claimed.
     """
     if step.note is not None and step.note.adopted is not None:
         return False
-    return step.state not in (StepState.PENDING, StepState.READY) or step.fence > 0 or step.note is not None
+    is_noted = step.note is not None and replace(step.note, grown=None, checkpoints=()) != Note()
+    return step.state not in (StepState.PENDING, StepState.READY) or step.fence > 0 or is_noted
