@@ -52,7 +52,7 @@ BUDGET = {"tokens": 2_000, "on_exceeded": "hold", "approval": {"prompt": "The to
 
 
 @sk.flow("coding", version=1, budget=BUDGET)
-async def coding(ctx: Any, tests: int) -> list[str]:
+async def coding(ctx: sk.FlowContext, tests: int) -> list[str]:
     return [await ctx.step(turn, number) for number in range(tests)]
 
 

@@ -53,7 +53,7 @@ def publish(text: str) -> str:
 
 
 @sk.flow("research", version=1, deadline="30d")
-async def research(ctx: Any, topic: str) -> str:
+async def research(ctx: sk.FlowContext, topic: str) -> str:
     return (await researcher.run(f"Find out about {topic}, and publish it.")).output
 
 

@@ -20,21 +20,21 @@ import stepkeep as sk
 from stepkeep.agents import langgraph
 
 
-class Draft(TypedDict, total=False):
+class Draft(TypedDict):
     topic: str
     parts: Annotated[list[str], operator.add]
     answer: str
 
 
-def facts(state: Draft) -> Draft:
+def facts(state: Draft) -> dict[str, Any]:
     return {"parts": [f"facts about {state['topic']}"]}
 
 
-def story(state: Draft) -> Draft:
+def story(state: Draft) -> dict[str, Any]:
     return {"parts": [f"a story of {state['topic']}"]}
 
 
-def review(state: Draft) -> Draft:
+def review(state: Draft) -> dict[str, Any]:
     text = ", and ".join(sorted(state["parts"]))
     decision = interrupt(text)
     return {"answer": text if decision["approved"] else f"withdrawn: {decision['why']}"}
@@ -50,7 +50,7 @@ graph = langgraph.recorded(builder).compile(name="newsroom")
 
 
 @sk.flow("newsroom", version=1)
-async def newsroom(ctx: Any, topic: str) -> str:
+async def newsroom(ctx: sk.FlowContext, topic: str) -> str:
     result = await langgraph.run(graph, {"topic": topic}, resume=langgraph.by_gate("the newsroom", deadline="2d"))
     return str(result["answer"])
 

@@ -30,7 +30,7 @@ def answer(call: Any) -> Any:
 
 
 @sk.flow("support", version=1)
-async def support(ctx: Any, customer: str, conversation: list[Any]) -> Any:
+async def support(ctx: sk.FlowContext, customer: str, conversation: list[Any]) -> Any:
     session = openai_agents.RunSession(customer, conversation)
     model = ScriptedModel([ModelStep(responder=answer) for _ in range(MESSAGES_PER_HISTORY)])
     agent: Agent[Any] = Agent(name="support", model=model)

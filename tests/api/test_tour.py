@@ -508,6 +508,7 @@ async def _remote_workers(tour: Tour) -> str:
     assert kept == [{**name, "run_state": "running"}]
     kept = await tour("POST", f"{at}/checkpoint", {**name, "name": "charge", "value": {"id": 7}})
     assert kept["reply"]["state"] == "running"
+    assert (await tour("POST", f"{at}/checkpoints", name)) == {"checkpoints": {"charge": {"id": 7}}, "following": None}
     done = {"reports": [{**name, "outcome": {"kind": "completed", "output": "Hello"}}]}
     assert (await tour("POST", f"{at}/report", done))["replies"][0]["state"] == "succeeded"
     shown = {"evidence": [{**name, "evidence": {"log": ["INFO far away"]}}]}

@@ -28,6 +28,11 @@ def test_the_example_runs_as_a_tree_of_three_levels(cli: Cli) -> None:
     assert f"child of run {ship['run_id']}" in cli("show", pack["run_id"]).out
     for one in (run["id"], ship["run_id"], pack["run_id"]):
         assert cli("certify", one).status == 0
+    assert [one["id"] for one in json.loads(cli("runs", "--roots", "--json").out)["runs"]] == [run["id"]]
+    refused = cli("jobs", "start", "cancel", "--roots")
+    assert (refused.status, "All is no choice." in refused.err) == (2, True)
+    one_too_many = cli("jobs", "start", "cancel", "--roots", "--workflow", "pack", "--state", "succeeded", "--dry-run")
+    assert "cancel would be done to 0 runs" in one_too_many.out
 
 
 def test_a_workflow_that_is_not_published_is_named(cli: Cli) -> None:

@@ -65,6 +65,7 @@ from stepkeep.kernel.machine.journal import RUN_ENTITY, Hop, open_entry
 from stepkeep.kernel.machine.outcomes import Completed, Failed, Outcome, RulesPassed
 from stepkeep.kernel.machine.rows import (
     Attempt,
+    Checkpoint,
     Child,
     Consumed,
     Gate,
@@ -230,6 +231,7 @@ class World:
         self.children: dict[str, Child] = {}
         self.gates: dict[tuple[int, int], Gate] = {}
         self.votes: dict[tuple[int, int, str], Vote] = {}
+        self.checkpoints: list[Checkpoint] = []
         self.owners: dict[int, str] = {}
         self.people: dict[str, Authority] = dict(people or {})
         self.bodies: list[bytes] = []
@@ -298,6 +300,7 @@ class World:
             run=self.run,
             steps={no: self.rows[no] for no in numbers},
             seen=self._seen(events),
+            recorded={(one.no, one.name): one.fence for one in self.checkpoints},
             policy=self.live,
         )
         before = bytes_of_rows(self) if self.watched else b""
@@ -344,6 +347,7 @@ class World:
             waiting=True,
             inbox=self.inbox(),
             seen=self._seen(events),
+            recorded={(one.no, one.name): one.fence for one in self.checkpoints},
             outputs={no: self.output_of(no) for no in {*range(self.plan.size), *self.rows}},
             input=self.given,
             authorities=self.authorities(),
@@ -420,6 +424,7 @@ class World:
             self.gates[change.no, change.activation] = replace(
                 kept, level=change.level, due_at=change.due_at, closed_at=change.closed_at, outcome=change.outcome
             )
+        self.checkpoints += decision.rows.of(Checkpoint)
         for vote in decision.rows.of(Vote):
             assert (vote.no, vote.activation, vote.person) not in self.votes, "a person decides once"
             self.votes[vote.no, vote.activation, vote.person] = vote

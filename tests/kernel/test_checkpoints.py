@@ -5,20 +5,20 @@ from __future__ import annotations
 import pytest
 from tests.kernel.driver import LEASE, World, work
 
-from stepkeep.kernel.decide.checkpoints import MOST_CHECKPOINTS
 from stepkeep.kernel.definition import SECOND, Retry
 from stepkeep.kernel.errors import Conflict, Fenced
-from stepkeep.kernel.machine.events import CancelRequested
+from stepkeep.kernel.machine.events import CancelRequested, StepCheckpointed
 from stepkeep.kernel.machine.journal import open_entry, payload_digest
 from stepkeep.kernel.machine.outcomes import Completed, Failed
+from stepkeep.kernel.machine.rows import Checkpoint
 from stepkeep.kernel.machine.states import Category, RunState, StepState
 
 AGAIN = Retry(max_attempts=3, initial=0)
 
 
 def names(world: World, step: str = "pay") -> list[tuple[str, str, int]]:
-    note = world.row(step).note
-    return [] if note is None else [(one.name, one.value, one.fence) for one in note.checkpoints]
+    no = world.row(step).no
+    return [(one.name, one.value.decode(), one.fence) for one in world.checkpoints if one.no == no]
 
 
 def test_a_checkpoint_is_journaled_with_its_digest_and_moves_nothing() -> None:
@@ -104,19 +104,31 @@ def test_a_step_that_is_to_stop_may_still_record_what_it_did() -> None:
     assert isinstance(world.checkpoint("pay", "more", b"1"), Fenced)
 
 
-def test_a_step_has_a_bounded_number_of_checkpoints() -> None:
+def test_a_checkpoint_writes_one_row_and_changes_none_however_many_there_are() -> None:
     world = World(work("pay"), watched=False)
     world.claim("pay")
-    for place in range(MOST_CHECKPOINTS):
+    for place in range(1_000):
         world.checkpoint("pay", str(place), b"1")
-    refused = world.checkpoint("pay", "one more", b"1")
-    assert isinstance(refused, Conflict)
-    assert "Make it several steps" in str(refused)
+        assert (world.last.changed, world.last.added, len(world.last.rows.of(Checkpoint))) == ((), (), 1)
+    assert [(one.name, one.seq) for one in world.checkpoints[:2]] == [("0", 3), ("1", 4)]
+
+
+def test_two_of_one_name_in_one_transaction_are_one() -> None:
+    world = World(work("pay"))
+    world.claim("pay")
+    first, again = world.send(*[recording(world, value) for value in (b"1", b"2")])
+    assert (getattr(first, "repeated", None), getattr(again, "repeated", None)) == (False, True)
+    assert names(world) == [("charge", "1", 1)]
+
+
+def recording(world: World, value: bytes) -> StepCheckpointed:
+    return StepCheckpointed(
+        tenant="t", run_id="r", actor="w1", no=0, fence=world.row("pay").fence, worker=1, name="charge", value=value
+    )
 
 
 @pytest.mark.parametrize("name", ["", "x" * 256, "a\nb"])
 def test_a_name_that_cannot_be_kept_is_refused_before_the_decision(name: str) -> None:
-    from stepkeep.kernel.machine.events import StepCheckpointed
     from stepkeep.kernel.machine.fitting import misfit_of_event
 
     event = StepCheckpointed(tenant="t", run_id="r", actor="w", no=0, fence=1, worker=1, name=name, value=b"1")

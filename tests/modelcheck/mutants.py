@@ -12,7 +12,18 @@ import pytest
 from msgspec.structs import replace
 
 from stepkeep.kernel.composition import added, child_runs, children, elements, resuming
-from stepkeep.kernel.decide import compensation, decide, execution, failure, progress, rollup, stopping, stuck, timers
+from stepkeep.kernel.decide import (
+    checkpoints,
+    compensation,
+    decide,
+    execution,
+    failure,
+    progress,
+    rollup,
+    stopping,
+    stuck,
+    timers,
+)
 from stepkeep.kernel.decide.checkpoints import checkpoint
 from stepkeep.kernel.decide.decision import Accepted, Reply
 from stepkeep.kernel.decide.draft import Draft
@@ -25,7 +36,7 @@ from stepkeep.kernel.machine.events import (
     StepReported,
     TimeCame,
 )
-from stepkeep.kernel.machine.outcomes import Completed, Failed, Released
+from stepkeep.kernel.machine.outcomes import Completed, Released
 from stepkeep.kernel.machine.rows import Step
 from stepkeep.kernel.machine.states import AttemptState, StepState
 from stepkeep.kernel.machine.tables import StepTrigger
@@ -317,9 +328,8 @@ def _checkpoints_need_no_fence(patch: Patch) -> None:
     patch.setitem(HANDLERS, StepCheckpointed, record)
 
 
-def _a_retry_forgets_checkpoints(patch: Patch) -> None:
-    real = REPORTS[Failed]
-    patch.setitem(REPORTS, Failed, lambda draft, step, outcome: real(draft, replace(step, note=None), outcome))
+def _a_name_is_recorded_again(patch: Patch) -> None:
+    patch.setattr(checkpoints, "_recorded", lambda draft, event: None)
 
 
 def _added_steps_begin_at_once(patch: Patch) -> None:
@@ -340,7 +350,12 @@ MUTANTS = (
     Mutant("added steps begin at once", "then", ADDED, _added_steps_begin_at_once),
     Mutant("failures of added steps are borne", "then", ADDED, _added_failures_are_borne),
     Mutant("checkpoints need no fence", "checkpoints", "what is out of place is refused", _checkpoints_need_no_fence),
-    Mutant("a retry forgets checkpoints", "checkpoints", "a checkpoint stays", _a_retry_forgets_checkpoints),
+    Mutant(
+        "a name is recorded again",
+        "checkpoints",
+        "what is out of place is refused",
+        _a_name_is_recorded_again,
+    ),
     Mutant("a call that settles wakes nobody", "flow", "I18 calls are counted", _a_call_that_settles_wakes_nobody),
     Mutant("a flow may return before its calls", "flow", "I18 calls are counted", _a_flow_may_return_before_its_calls),
     Mutant(

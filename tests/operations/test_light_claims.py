@@ -38,6 +38,16 @@ async def test_a_claim_is_recorded_without_a_transaction_where_that_costs_less(d
         assert await bench.work_off() == 1
 
 
+async def test_a_definition_that_is_new_here_is_read_by_itself(database_url: str) -> None:
+    async with benches(database_url, 2) as opened:
+        first, second = opened
+        await _acquainted(first, 2)
+        await second.claimer()
+        locked = count_calls(second, "change")
+        assert len(await second.claim(limit=2)) == 2
+        assert len(locked) == (0 if second.store.prefers_optimistic_claims else 1)
+
+
 async def test_of_two_who_saw_the_same_each_step_is_claimed_by_one(database_url: str) -> None:
     async with benches(database_url, 2) as opened:
         first, second = opened

@@ -202,6 +202,19 @@ async def test_a_paused_run_waits_again_when_it_goes_on(database_url: str) -> No
         assert other.run_id == waiting
 
 
+async def test_a_parked_step_that_was_paused_is_parked_again_once(database_url: str) -> None:
+    async with on(database_url) as bench:
+        _, waiting = await begin(bench, limited(per_customer()), "acme", "acme")
+        [claim] = await bench.claim(10)
+        await pause_run(bench.transactor, waiting, caller=CALLER)
+        await resume_run(bench.transactor, waiting, caller=CALLER)
+        bench.store.clock_offset += 2 * SECOND
+        assert await bench.claim(10) == []
+        assert await use(bench) == (1, 1)
+        await bench.report(claim)
+        assert runs_of(await bench.claim(10)) == {waiting}
+
+
 async def test_a_rule_changes_for_all_keys_and_for_one(database_url: str) -> None:
     async with on(database_url) as bench:
         await begin(bench, limited(per_customer()), *["acme"] * 3, *["beta"] * 3)

@@ -14,6 +14,7 @@ import pytest
 import stepkeep as sk
 from stepkeep.definition.python.registry import HandlerSpec, Registry
 from stepkeep.kernel.errors import NotAllowed
+from stepkeep.operations.remote.recorded_checkpoints import PAGE_CHECKPOINTS
 from stepkeep.worker.loop import Worker
 from stepkeep.worker.remote.start import remote_worker
 from tests.api.stage import RIVAL, TENANT, Stage, on, told
@@ -220,11 +221,21 @@ async def test_checkpoints_are_recorded_over_http_and_found_by_the_next_claim(da
             found = answer.json()["reply"]
             assert (found["accepted"], found.get("repeated")) == reply, found
         assert found["code"] == "fenced"
-        refused = await worker.post("checkpoint", {**name, "name": "large", "value": "x" * 300_000})
-        assert (refused.status_code, "262144 are the limit" in refused.text) == (400, True)
+        refused = await worker.post("checkpoint", {**name, "name": "large", "value": "x" * 3_500_000})
+        assert (refused.status_code, "3145728 are the limit" in refused.text) == (400, True)
+        many = [*range(PAGE_CHECKPOINTS)]
+        for place in many:
+            await worker.post("checkpoint", {**name, "name": f"call {place}", "value": place})
         await worker.report(held, {"kind": "failed", "error": "later", "category": "transient", "delay_us": 0})
         [again] = await worker.claim("remote.flaky", wait_seconds=5)
-        assert (again["run_id"], again["checkpoints"]) == (run_id, {"charge": {"id": 7}})
+        assert (again["run_id"], again["checkpoints"]) == (
+            run_id, {"charge": {"id": 7}, **{f"call {place}": place for place in many[:-1]}}
+        )  # fmt: skip
+        name = {field: again[field] for field in ("run_id", "no", "fence")}
+        rest = (await worker.post("checkpoints", {**name, **again["more_checkpoints"]})).json()
+        assert rest == {"checkpoints": {f"call {many[-1]}": many[-1]}, "following": None}
+        gone = await worker.post("checkpoints", {**name, "fence": 1})
+        told(gone, 404, "not_found")
         await worker.report(again, {"kind": "completed", "output": 1})
         key = await stage.key("work", owner="bob")
         async with working(url, key, registry(flaky=once), app="far"):

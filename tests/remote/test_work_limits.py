@@ -112,6 +112,7 @@ async def test_a_limited_key_does_not_find_the_workers_of_wider_keys_of_its_owne
                     ("renew", {"leases": [{**name, "lease_us": 60_000_000}]}),
                     ("report", {"reports": [{**name, "outcome": {"kind": "completed"}}]}),
                     ("checkpoint", {**name, "name": "a", "value": 1}),
+                    ("checkpoints", name),
                     ("calls", name),
                     ("inputs", {"runs": [{"run_id": run, "details": True}]}),
                     ("evidence", {"evidence": [{**name, "evidence": {}}]}),

@@ -32,7 +32,7 @@ from stepkeep.kernel.definition import (
     Wait,
 )
 from stepkeep.kernel.machine.outcomes import Completed, Emitted, Failed, Outcome, Waiting
-from stepkeep.kernel.machine.rows import Requesters, rows_of
+from stepkeep.kernel.machine.rows import Checkpoint, Requesters, rows_of
 from stepkeep.kernel.machine.states import Category, OnFailure, RunState
 from stepkeep.kernel.people.authority import Caller, MembershipKind
 from stepkeep.kernel.triggers import Ending, Overlap, Schedule, TriggerKind, TriggerSpec
@@ -57,7 +57,7 @@ from stepkeep.operations.runs.diagnosis import explain
 from stepkeep.operations.triggers import manage
 from stepkeep.operations.triggers.sweep import TriggerSweep
 from stepkeep.schedules.moments import checked
-from stepkeep.store.change import Lease, Propose, Write
+from stepkeep.store.change import Lease, Propose, Want, Write
 from stepkeep.store.deliveries import WHOLE, Action, Report, Takes
 from stepkeep.store.principals import SubjectKind, TenantRow, Vouching
 from stepkeep.store.quotas import Scope
@@ -568,6 +568,11 @@ async def _looks(bench: Bench, runs: list[str]) -> None:
     await store.read_adoptions(TENANT, [run])
     await store.find_reruns(TENANT, run)
     await store.read_votes(TENANT, run)
+    name = str(len(await store.read_checkpoints(TENANT, run, 0)))
+    recorded = Checkpoint(tenant=TENANT, run_id=run, no=0, name=name, fence=1, seq=2, at=1, value=b"null")
+    named = Want(tenant=TENANT, run_id=run, checkpoints=((0, name),))
+    await store.change([named], lambda loaded: Write(rows=rows_of([recorded])))
+    await store.newest_checkpoints(TENANT, run)
     await store.list_open_gates(TENANT)
     await store.read_outputs([(TENANT, run, 0)])
     await store.read_details([(TENANT, run)])
@@ -583,6 +588,7 @@ async def _looks(bench: Bench, runs: list[str]) -> None:
     await store.list_runs(RunFilter(tenant=TENANT, erred=True))
     assert (await store.search_runs(RunFilter(tenant=TENANT), Words(text=run[:8]), 1_000)).records
     await store.search_runs(RunFilter(tenant=TENANT, states=(RunState.FAILED,)), Words(text="x"), 100)
+    await store.search_runs(RunFilter(tenant=TENANT), Words(roots=True), 100)
     await store.count_unfinished(TENANT, 1_000)
     await store.sample_live(TENANT, share=1, limit=1_000)
     await store.sample_recent(TENANT, after=FIRST_ID, share=1, limit=100)

@@ -15,6 +15,7 @@ from tests.store.test_contract_mailbox import sent
 from tests.store.test_contract_rows import FULL_ATTEMPT, FULL_OUTBOX
 from tests.store.values import (
     TENANT,
+    a_checkpoint,
     a_message,
     a_run,
     a_step,
@@ -124,6 +125,11 @@ def an_attempt(**columns: Any) -> tuple[Write, Reading]:
     return beside_a_run(attempts=[attempt]), first(lambda store: store.read_attempts(*key(1)))
 
 
+def a_recorded(**columns: Any) -> tuple[Write, Reading]:
+    checkpoint = replace(a_checkpoint(1, "a"), **columns)
+    return beside_a_run(checkpoint), first(lambda store: store.newest_checkpoints(*key(1)))
+
+
 def a_told(**columns: Any) -> tuple[Write, Reading]:
     return brought(outbox=(replace(FULL_OUTBOX, **columns),)), first(lambda store: store.read_outbox(*key(1)))
 
@@ -195,6 +201,10 @@ CASES: dict[tuple[str, str], Case] = {
     },
     ("journal", "seq"): lambda value: sealed(seq=value),
     ("journal", "at"): lambda value: sealed(at=value),
+    **{
+        ("checkpoints", column): (lambda value, column=column: a_recorded(**{column: value}))  # type: ignore[misc]
+        for column in INTEGERS["checkpoints"]
+    },
     **{
         ("messages", column): (lambda value, column=column: in_the_inbox(**{column: value}))  # type: ignore[misc]
         for column in INTEGERS["messages"]

@@ -17,6 +17,7 @@ from stepkeep.kernel.machine.states import AttemptState, Category, RunState
 from stepkeep.store.change import Loaded, More, Want, Write
 from stepkeep.store.connect import connect
 from stepkeep.store.protocol import Store
+from stepkeep.store.records import RunFilter, Words
 from stepkeep.store.rows import BegunChild
 
 
@@ -65,6 +66,22 @@ def begun(child: Child) -> BegunChild:
 
 async def begin(store: Store, child: Child) -> None:
     await write(store, Write(rows=rows_of([begun(child)])))
+
+
+async def test_a_search_for_roots_leaves_out_the_runs_that_another_run_asked_for(store: Store) -> None:
+    child = a_child(child_id=run_id(3))
+    await asked(store, child, a_child(1, child_id=run_id(4)))
+    for number in (2, 3):
+        await save(store, new_run(number, (a_step(number, 0),)))
+
+    async def found(most: int = 9, **given: Any) -> tuple[list[str], int, int]:
+        told = await store.search_runs(RunFilter(**{"tenant": TENANT, **given}), Words(roots=True), most)
+        return [one.run.id for one in told.records], told.total, told.looked_at
+
+    assert await found() == ([run_id(2), run_id(1)], 2, 3)
+    assert await found(states=(RunState.RUNNING,)) == ([run_id(2), run_id(1)], 2, 3)
+    assert await found(most=2) == ([run_id(2)], 1, 2), "what is looked at is bounded"
+    assert await found(tenant="other") == ([], 0, 0)
 
 
 async def test_a_child_is_what_was_asked_for(store: Store) -> None:

@@ -29,7 +29,6 @@ from stepkeep.kernel.machine.rows import (
     Attempt,
     Ballot,
     Called,
-    Checkpoint,
     Details,
     Grown,
     Limited,
@@ -77,10 +76,6 @@ FULL_RUN = a_run(
 FULL_NOTE = Note(
     limited=(Limited(key="é", units=3), Limited(key="")),
     paid=2,
-    checkpoints=(
-        Checkpoint(name="charge é", value='{"id" : 7}', fence=2, at=1_700_000_000_000_001),
-        Checkpoint(name="ship", value="null", fence=3, at=1_700_000_000_000_002),
-    ),
     event="paid",
     takes_timeouts=True,
     held=True,

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
@@ -9,7 +10,21 @@ import apsw
 import asyncpg
 import pytest
 from tests.store.raw import Raw, RefusedBySchema
-from tests.store.values import TENANT, a_message, a_run, details, key, load, new_run, ready, run_id, save, want, writes
+from tests.store.values import (
+    TENANT,
+    a_checkpoint,
+    a_message,
+    a_run,
+    details,
+    key,
+    load,
+    new_run,
+    ready,
+    run_id,
+    save,
+    want,
+    writes,
+)
 
 import stepkeep as sk
 from stepkeep.cli.main import main
@@ -222,6 +237,32 @@ async def test_keys_learn_their_lines_and_idempotency_keys_on_record_stay_those_
         assert lines == {"k1": "k1", "k2": "k2", "k3": "k1", "x": "x"}, "a revoked key stays as it is"
         old = IdempotencyKey(tenant=TENANT, operation="start", key="k", fingerprint="f", run_id=run_id(1))
         assert (await load(store, more=More(idempotency=(old.scoped_key,)))).idempotency == {old.scoped_key: old}
+    finally:
+        await store.close()
+
+
+async def test_checkpoints_move_from_the_notes_of_their_steps_to_rows(url: str, raw: Raw) -> None:
+    known = [
+        {"name": "charge \u00e9", "value": '{"id" : 7, "s": "\\ud83e"}', "fence": 2, "at": 1_700_000_000_000_001},
+        {"name": "ship", "value": "null", "fence": 3, "at": 1_700_000_000_000_002},
+    ]
+    async with at_version(url, 42) as store:
+        await save(store, new_run(1, (ready(1), ready(1, 1))), new_run(2, (ready(2),)))
+        note = json.dumps({"spent": 1, "checkpoints": known}).replace("'", "''")
+        await raw.execute(f"update steps set note = '{note}' where no = 1")
+        await raw.execute("""update steps set note = '{"output":"{\\"checkpoints\\":[1]}"}' where no = 0""")
+
+    await asyncio.to_thread(by_opening, url, 42)
+
+    store = connect(url)
+    await store.open()
+    try:
+        assert await store.newest_checkpoints(*key(1)) == [
+            a_checkpoint(1, no=1, seq=place, **{**one, "value": one["value"].encode()})
+            for place, one in enumerate(known, 1)
+        ]
+        assert await store.newest_checkpoints(*key(2)) == []
+        assert [step.note and step.note.spent for step in await store.read_steps(*key(1))] == [0, 1]
     finally:
         await store.close()
 

@@ -7,7 +7,7 @@ import msgspec
 from msgspec.structs import replace
 
 from stepkeep.kernel.machine.journal import Cause, Entry, Hop, SealedEntry, seal
-from stepkeep.kernel.machine.rows import Consumed, Details, Message, Rows, Run, Step, Worker, rows_of
+from stepkeep.kernel.machine.rows import Checkpoint, Consumed, Details, Message, Rows, Run, Step, Worker, rows_of
 from stepkeep.kernel.machine.states import RunState, StepState, StopCause, WorkerState
 from stepkeep.store.change import Decide, Loaded, More, NewRun, RunChange, RunKey, Want, Write
 from stepkeep.store.listing import TROUBLED
@@ -119,6 +119,11 @@ def a_message(number: int, message_id: str, place: int, **given: Any) -> Message
             **given,
         }
     )
+
+
+def a_checkpoint(number: int, name: str, **given: Any) -> Checkpoint:
+    about = {"tenant": TENANT, "run_id": run_id(number), "no": 0, "name": name, "fence": 1, "seq": 2, "at": 5}
+    return Checkpoint(**{**about, "value": b'{"id" : 7}', **given})
 
 
 def a_worker(worker_id: str = "w-1", state: WorkerState = WorkerState.IDLE, **given: Any) -> Worker:

@@ -44,9 +44,13 @@ interface CertificateView { verdict: string; ok: boolean; run: string; tree?: Re
 
 interface CheckedDefinition { ok: boolean; workflow: string | null; dialect: string | null; version: number | null; steps: number | null; problems: (Record<string, any>)[]; warnings: (Record<string, any>)[]; }
 
+interface CheckpointPlace { seq: number; name: string; }
+
 interface CheckpointRequest { run_id: string; no: number; fence: number; name: string; value?: any; }
 
 interface CheckpointView { name: string; value: any; fence: number; at: string | null; }
+
+interface CheckpointsRequest { run_id: string; no: number; fence: number; seq?: number; name?: string; }
 
 type ChildMode = "awaited" | "detached";
 
@@ -54,7 +58,7 @@ interface ChildRun { step: string; run_id: string; workflow: string; version: nu
 
 interface ClaimRequest { slots?: number; queues?: (number)[] | null; handlers?: (string)[] | null; groups?: (string)[] | null; blocking?: (number)[]; blocking_slots?: number; lease_us?: number | null; give?: "inputs" | "rows"; request_id?: string | null; wait_seconds?: number; after?: number | null; run_id?: string | null; }
 
-interface ClaimedStep { run_id: string; step: string; no: number; fence: number; attempt: number; handler: string | null; workflow: string; version: number; definition_id: number; lease_us: number; timeout_seconds: number; claimed_at: number; run_due_at: number | null; flow: CallsSoFar | null; row?: any; inputs?: any; input?: any; business_key?: string | null; correlation_id?: string | null; woken_by?: Record<string, any> | null; has_rules?: boolean; by_hand?: boolean; checkpoints?: Record<string, any>; }
+interface ClaimedStep { run_id: string; step: string; no: number; fence: number; attempt: number; handler: string | null; workflow: string; version: number; definition_id: number; lease_us: number; timeout_seconds: number; claimed_at: number; run_due_at: number | null; flow: CallsSoFar | null; row?: any; inputs?: any; input?: any; business_key?: string | null; correlation_id?: string | null; woken_by?: Record<string, any> | null; has_rules?: boolean; by_hand?: boolean; checkpoints?: Record<string, any>; more_checkpoints?: CheckpointPlace | null; }
 
 interface Claiming { slots?: number; queues?: (number)[] | null; handlers?: (string)[] | null; groups?: (string)[] | null; blocking?: (number)[]; blocking_slots?: number; lease_us?: number | null; give?: "inputs" | "rows"; }
 
@@ -332,6 +336,8 @@ interface Received { result: string; }
 
 interface RecordedCalls { calls: (WorkCall)[]; until: number; following: number | null; }
 
+interface RecordedCheckpoints { checkpoints: Record<string, any>; following: CheckpointPlace | null; }
+
 interface Redriven { redriven: (RedrivenRun)[]; }
 
 interface RedrivenRun { run: string; sink: string; }
@@ -556,7 +562,7 @@ type Vouching = "allowed" | "refused";
 
 interface Waiting { step: string; for: string; attempts?: number; category?: string | null; error?: string | null; elements?: number; settled?: number; failed?: number; run_id?: string; event?: string; prompt?: string; roles?: (string)[]; groups?: (string)[]; approvers?: (string)[]; of?: string; not?: (string)[]; level?: number; quorum?: number; votes?: (Ballot)[]; rule?: string; until: string | null; }
 
-interface Where { business_key?: string | null; correlation_id?: string | null; error?: string | null; labels?: Record<string, string> | null; since?: string | null; state?: (string)[] | null; text?: string | null; until?: string | null; workflow?: string | null; }
+interface Where { business_key?: string | null; correlation_id?: string | null; error?: string | null; labels?: Record<string, string> | null; roots?: boolean | null; since?: string | null; state?: (string)[] | null; text?: string | null; until?: string | null; workflow?: string | null; }
 
 type Why = "added" | "chosen" | "elements" | "follows" | "in_doubt" | "informs" | "input_differs" | "not_finished" | "own_decision" | "plan_differs" | "skipped" | "succeeded" | "undone";
 
@@ -678,6 +684,7 @@ type Post<A extends string> =
 	A extends `/workflows/${string}/versions/${string}/withdraw` ? Withdrawn :
 	A extends `/work/workers/${string}/calls` ? RecordedCalls :
 	A extends `/work/workers/${string}/checkpoint` ? Replied :
+	A extends `/work/workers/${string}/checkpoints` ? RecordedCheckpoints :
 	A extends `/work/workers/${string}/claim` ? Claims :
 	A extends `/work/workers/${string}/drain` ? Registered :
 	A extends `/work/workers/${string}/evidence` ? Kept :
@@ -822,7 +829,7 @@ type Query<A extends string> =
 	A extends "/quarantine" ? { history?: boolean | "true" | "false" | null | false; } :
 	A extends "/readyz" ? {  } :
 	A extends "/resources" ? {  } :
-	A extends "/runs" ? { state?: (RunState)[] | null | false; workflow?: string | null | false; business_key?: string | null | false; correlation_id?: string | null | false; label?: (string)[] | null | false; since?: string | null | false; until?: string | null | false; error?: string | null | false; text?: string | null | false; cursor?: string | null | false; limit?: number | string | null | false; as?: string | null | false; } :
+	A extends "/runs" ? { state?: (RunState)[] | null | false; workflow?: string | null | false; business_key?: string | null | false; correlation_id?: string | null | false; label?: (string)[] | null | false; since?: string | null | false; until?: string | null | false; error?: string | null | false; text?: string | null | false; roots?: boolean | "true" | "false" | null | false; cursor?: string | null | false; limit?: number | string | null | false; as?: string | null | false; } :
 	A extends "/schemas" ? { cursor?: string | null | false; limit?: number | string | null | false; } :
 	A extends "/session" ? {  } :
 	A extends "/sinks" ? { cursor?: string | null | false; limit?: number | string | null | false; } :
@@ -850,6 +857,7 @@ type Body<A extends string> =
 	A extends `/workflows/${string}/versions/${string}/withdraw` ? { reason: string; by?: string | null; } :
 	A extends `/work/workers/${string}/calls` ? CallsRequest :
 	A extends `/work/workers/${string}/checkpoint` ? CheckpointRequest :
+	A extends `/work/workers/${string}/checkpoints` ? CheckpointsRequest :
 	A extends `/work/workers/${string}/claim` ? ClaimRequest :
 	A extends `/work/workers/${string}/drain` ? {} :
 	A extends `/work/workers/${string}/evidence` ? EvidenceRequest :

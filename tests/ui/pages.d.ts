@@ -1,5 +1,15 @@
 /** The types that the modules of the web pages share. Only the type check reads this file; browsers never see it. */
 
+/** What an element is made of, beside its children. */
+interface Props {
+	class?: string;
+	on?: Record<string, (event: any) => any>;
+	data?: Record<string, any>;
+	key?: string;
+	stamp?: unknown;
+	[attribute: string]: any;
+}
+
 type Child = Node | string | number | null | undefined | false | Child[];
 
 interface Context {
@@ -32,23 +42,26 @@ interface PageEntry {
 	icon: string;
 	keys: string;
 	group: "work" | "build" | "admin";
-	scope?: string;
+	scope?: Answers.Scope;
 	build: (context: Context) => Page;
 }
 
-interface Session {
-	principal: string;
-	tenant: string;
-	scopes: string[];
-	csrf: string;
-	expires_at: string | null;
+/** A page that shows one body. */
+interface ListOptions<T> {
+	title: string;
+	load: (signal: AbortSignal) => Promise<T>;
+	draw: (body: T, again: () => void) => Child;
+	actions?: (again: () => void) => Child;
+	seconds?: number;
+	keys?: Keys;
+	kind?: string;
 }
 /** An entry of a journal, with the bytes that its hash covers. */
 interface Entry {
 	seq: number;
 	at: string;
 	hash: string;
-	body: string;
+	body?: string;
 	lines: any[];
 }
 interface Verdict {
@@ -79,19 +92,17 @@ interface GraphNode {
 	sub: string;
 	state: string;
 	tip?: string;
+	/** How much is done, from 0 to 1. */
+	part?: number | null;
+	/** Stands for elements that are folded. */
+	stack?: boolean;
 	undo?: { id: string; state: string; at: string | null } | null;
 }
 interface GraphEdge extends LayoutEdge {
 	taken?: boolean;
 }
 /** A step in the timeline. */
-interface Lane {
-	name: string;
-	state: string;
-	phase: string;
-	states: { state: string; at: string }[];
-	history: any[];
-}
+type Lane = Pick<Answers.StepDetail, "name" | "call" | "state" | "phase" | "states" | "history">;
 interface Column<T> {
 	id: string;
 	label: string;

@@ -16,6 +16,7 @@ from stepkeep.kernel.errors import Fenced
 from stepkeep.kernel.machine.events import StepCheckpointed, StepReported
 from stepkeep.kernel.machine.outcomes import Completed
 from stepkeep.operations.pipeline import workers
+from stepkeep.operations.remote.recorded_checkpoints import PAGE_CHECKPOINTS
 
 AGAIN = sk.Retry(max_attempts=3, initial="1ms", max="1ms")
 
@@ -54,7 +55,7 @@ def test_a_retry_gets_what_the_first_attempt_recorded(database_url: str) -> None
 
     def in_a_thread(ctx: sk.Context) -> Any:
         # The same name in another step is another checkpoint. A tuple is a list from the first attempt on.
-        size = ctx.once("charge", lambda: calls.append("size") or ("x" * 9000, 1))
+        size = ctx.once("charge", lambda: calls.append("size") or ("x" * 20_000, 1))
         if ctx.attempt < 2:
             raise ConnectionError("later")
         return [type(size).__name__, len(size[0])]
@@ -63,7 +64,7 @@ def test_a_retry_gets_what_the_first_attempt_recorded(database_url: str) -> None
     workflow.step("second", in_a_thread, retry=AGAIN, after=first)
     with sk.Engine(database_url) as engine:
         result = run(engine, workflow)
-        assert (result.state, result.output) == ("succeeded", ["list", 9000])
+        assert (result.state, result.output) == ("succeeded", ["list", 20_000])
         assert calls == ["charge", "size"]
         shown = checkpoints(engine, result.id)
         assert shown["first"] == [("charge", {"cents": 3, "call": 1}, 1)]
@@ -168,9 +169,8 @@ async def test_a_late_worker_records_nothing(database_url: str) -> None:
                 await transactor.checkpoint(late)
         assert not (await transactor.checkpoint(event)).repeated
         assert (await transactor.checkpoint(replace(event, value=b"2"))).repeated
-        [stored] = await store.read_steps("default", event.run_id)
-        assert stored.note is not None
-        assert [(one.name, one.value, one.fence) for one in stored.note.checkpoints] == [("pay", "1", 1)]
+        [stored] = await store.read_checkpoints("default", event.run_id, 0)
+        assert (stored.name, stored.value, stored.fence) == ("pay", b"1", 1)
         # What the process remembered of the run is out of date, and the report is decided on what is stored.
         report = StepReported(
             tenant="default", run_id=event.run_id, actor=row.id, no=0, fence=1, worker=row.no, outcome=Completed()
@@ -181,7 +181,7 @@ async def test_a_late_worker_records_nothing(database_url: str) -> None:
 
 
 def refused(path: Path, workflow: sk.Workflow) -> str:
-    with sk.Engine(f"sqlite:///{path}/once.db") as engine:
+    with sk.Engine(f"sqlite:///{path}/once.db", max_payload_bytes=100_000) as engine:
         result = run(engine, workflow)
         assert result.state == "failed"
         return str(result.error)
@@ -194,7 +194,7 @@ def refused(path: Path, workflow: sk.Workflow) -> str:
         (lambda ctx: ctx.once("x" * 101, lambda: 1), "the name of a checkpoint"),
         (lambda ctx: ctx.once("pay", 7), "ctx.once takes a name and a function, not a value of type int"),
         (lambda ctx: ctx.once("pay", lambda: object()), "the value of the checkpoint pay cannot be stored"),
-        (lambda ctx: ctx.once("pay", lambda: "x" * 300_000), "262144 are the limit"),
+        (lambda ctx: ctx.once("pay", lambda: "x" * 300_000), "100000 are the limit"),
         (lambda ctx: ctx.once("pay", asyncio.sleep, 0), "pay is a coroutine: make the handler `async def` too"),
         (lambda ctx: ctx.once("pay", lambda: ctx.once("pay", lambda: 1)), "pay is being called already"),
     ],
@@ -209,17 +209,32 @@ def test_what_cannot_be_recorded_is_refused_in_words(tmp_path: Path, call: Any, 
     assert said in refused(tmp_path, workflow)
 
 
-def test_more_checkpoints_than_fit_are_refused_before_the_function_is_called(tmp_path: Path) -> None:
+def test_an_attempt_is_given_many_and_large_checkpoints_in_pages(database_url: str) -> None:
+    """More than two pages, and one value of 300 kB, which is kept apart."""
     called: list[int] = []
     workflow = sk.Workflow("many")
+    names = [*range(2 * PAGE_CHECKPOINTS), -1]
 
-    def pay(ctx: sk.Context) -> None:
-        for place in range(101):
-            ctx.once(str(place), called.append, place)
+    async def agent(ctx: sk.Context) -> Any:
+        values = [await ctx.once(str(name), call, name) for name in names]
+        if ctx.attempt == 1:
+            raise ConnectionError("later")
+        # A later attempt may ask in another order, for several at once, and for what is not on record.
+        last, first, new = await asyncio.gather(*[ctx.once(name, called.append, 7) for name in ("-1", "0", "new")])
+        return [len(last), first, new, sum(map(len, values))]
 
-    workflow.step("pay", pay, retry=sk.Retry(max_attempts=1))
-    assert "a step has at most 100 checkpoints, and 100 would be one more" in refused(tmp_path, workflow)
-    assert len(called) == 100
+    def call(name: int) -> str:
+        called.append(name)
+        return "x" * (300_000 if name < 0 else 3)
+
+    workflow.step("agent", agent, retry=AGAIN)
+    with sk.Engine(database_url) as engine:
+        result = run(engine, workflow)
+        assert result.output == [300_000, "xxx", None, 300_000 + 600]
+        assert called == [*names, 7]
+        shown = checkpoints(engine, result.id)["agent"]
+        assert [name for name, _, _ in shown[-3:]] == ["199", "-1", "new"]
+        assert len(shown) == 100
 
 
 def test_a_transactional_step_needs_no_checkpoint(tmp_path: Path) -> None:

@@ -1,14 +1,16 @@
 """Serves the web pages: `/` leads to `/ui`, every address below it is the same document, files are in `/ui/files`.
 
-The files are those of `stepkeep/ui`, as they are. They hold no data: a page reads everything through the routes of the
-API, with a session, so that these routes are open. Files have the digest of all files in their address and may be kept
-forever; the document is asked for again each time. `app` adds the routes, which are not in the OpenAPI document.
+The files are those of `stepkeep/ui`; of modules the comments that have lines of their own are left out. They hold no
+data: a page reads everything through the routes of the API, with a session, so that these routes are open. Files have
+the digest of all files in their address and may be kept forever; the document is asked for again each time. `app` adds
+the routes, which are not in the OpenAPI document.
 """
 
 from __future__ import annotations
 
 import gzip
 import hashlib
+import re
 from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
@@ -48,6 +50,8 @@ POLICY: Final = "; ".join(
 
 FOREVER: Final = "public, max-age=31536000, immutable"
 SMALLEST_PACKED = 1_000
+COMMENTS: Final = re.compile(rb"^[\t ]*/\*\*(?:[^*]|\*(?!/))*\*/$", re.MULTILINE)
+"""Comments that have lines of their own."""
 
 
 class File:
@@ -113,8 +117,14 @@ def _files(folder: Traversable, prefix: str) -> list[tuple[str, bytes]]:
         if one.is_dir():
             found += _files(one, f"{prefix}{one.name}/")
         elif one.name.rpartition(".")[2] in TYPES:
-            found.append((prefix + one.name, one.read_bytes()))
+            content = one.read_bytes()
+            found.append((prefix + one.name, _bare(content) if one.name.endswith(".js") else content))
     return found
+
+
+def _bare(module: bytes) -> bytes:
+    """A module without its comments for people and for the type check. Every line keeps its number."""
+    return COMMENTS.sub(lambda found: b"\n" * found[0].count(b"\n"), module)
 
 
 async def _home(request: Request) -> Response:

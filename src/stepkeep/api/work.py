@@ -26,6 +26,7 @@ from stepkeep.kernel.machine.outcomes import Failed, Outcome, Released
 from stepkeep.kernel.machine.states import Category
 from stepkeep.operations.operation import RUN_ID
 from stepkeep.operations.pipeline.transact import Claim
+from stepkeep.operations.remote.recorded_checkpoints import CheckpointPage
 from stepkeep.operations.remote.remote_work import Number, RemoteWork, Report
 from stepkeep.operations.remote.work_messages import (
     ClaimedStep,
@@ -34,6 +35,7 @@ from stepkeep.operations.remote.work_messages import (
     Queues,
     ReachableNetwork,
     RecordedCalls,
+    RecordedCheckpoints,
     Registered,
     Renewals,
     Replied,
@@ -43,6 +45,7 @@ from stepkeep.operations.remote.work_messages import (
     claimed,
     queues_of,
     recorded,
+    recorded_checkpoints,
     registered,
     reply_of,
     run_data,
@@ -57,6 +60,7 @@ from stepkeep.worker.attempts.templates import inputs_of, numbers_read
 from stepkeep.worker.remote.requests import (
     CallsRequest,
     CheckpointRequest,
+    CheckpointsRequest,
     ClaimRequest,
     EvidenceRequest,
     Heartbeat,
@@ -199,6 +203,21 @@ async def record_checkpoint(
 
 
 @routes(
+    "POST /work/workers/{worker_id}/checkpoints",
+    "work.checkpoints",
+    "read_checkpoints",
+    "Read what earlier attempts of a step have recorded",
+    example=ATTEMPT,
+)
+async def read_checkpoints(
+    request: Request, engine: ActingEngine, worker_id: WorkerId, body: CheckpointsRequest
+) -> RecordedCheckpoints:
+    """In the order of recording. With `following`, ask again with its `seq` and `name`."""
+    page = await work_of(request, engine).checkpoints(worker_id, body, (body.seq, body.name))
+    return recorded_checkpoints(page)
+
+
+@routes(
     "POST /work/workers/{worker_id}/calls",
     "work.calls",
     "read_calls",
@@ -245,7 +264,10 @@ async def rendered_claims(
                 error = storable_text(f"the inputs cannot be rendered: {exception_text(problem)}")
                 outcome = Failed(category=Category.VALIDATION, error=error, final=True)
             else:
-                ready.append((claim, {**_data(job, inputs, work), "checkpoints": await _checkpoints(work, claim)}))
+                page = await work.first_checkpoints(claim) if claim.step.fence > 1 else CheckpointPage({}, None)
+                told = recorded_checkpoints(page)
+                known = {"checkpoints": told.checkpoints, "more_checkpoints": told.following}
+                ready.append((claim, {**_data(job, inputs, work), **known}))
         if outcome is not None:
             refused.append(Report(run_id=claim.run_id, no=claim.step.no, fence=claim.step.fence, outcome=outcome))
             if isinstance(outcome, Released):
@@ -281,12 +303,6 @@ def _data(job: Job, inputs: Any, work: RemoteWork) -> Mapping[str, Any]:
         "has_rules": job.claim.planned.has_rules,
         "by_hand": job.claim.planned.by_hand,
     }
-
-
-async def _checkpoints(work: RemoteWork, claim: Claim) -> Mapping[str, Any]:
-    """What earlier attempts of the step have recorded, by name."""
-    note = (await work.opened(claim)).note
-    return {} if note is None else {one.name: msgspec.Raw(one.value.encode()) for one in note.checkpoints}
 
 
 MOST_WAITING = 1000

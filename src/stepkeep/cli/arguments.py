@@ -102,6 +102,7 @@ Threads = Annotated[
 IdempotencyKey = Annotated[str | None, opt("--idempotency-key", "KEY", "The same key never makes a second run.")]
 
 
+Roots = Annotated[bool, opt("--roots", "No child runs.", show_default=False)]
 OfWorkflow = Annotated[str | None, opt("--workflow", "NAME", "Only runs of this one.")]
 OfBusinessKey = Annotated[str | None, opt("--business-key", "KEY", "Only runs with this business key.")]
 CURSOR = opt("--cursor", "NEXT", "Go on after the page that ended with it.")
@@ -113,6 +114,7 @@ def run_filter(given: Mapping[str, Any]) -> Mapping[str, Any]:
     same = ("workflow", "business_key", "correlation_id", "error", "text")
     return {
         **{name: given[name] for name in same},
+        "roots": given["roots"] or None,
         "state": given["state"] or None,
         "labels": dict(label_of(one) for one in given["label"] or ()) or None,
         "since": None if given["since"] is None else moment_of(given["since"], "--since"),

@@ -28,7 +28,7 @@ from stepkeep.edges.own_process import variables
 from stepkeep.engine.arguments import looks_like_a_file
 from stepkeep.engine.base import AsyncBase
 from stepkeep.engine.groups import AsyncOperations
-from stepkeep.engine.result import Result, settled_states
+from stepkeep.engine.result import Result, settled_states, typed
 from stepkeep.engine.starting import RunOptions, StartOptions
 from stepkeep.kernel.definition import Definition
 from stepkeep.kernel.errors import ConnectionLost, InvalidInput, NotAllowed, Problem, StoreUnavailable, Unreachable
@@ -205,7 +205,7 @@ class AsyncClient(AsyncOperations):
         if list(capabilities):
             raise InvalidInput("run: capabilities are those of the workers of the service.")
         started = await self.start(workflow, input, **options)
-        result = await self.wait(started.run_id, until_blocked=True)
+        result = typed(await self.wait(started.run_id, until_blocked=True), workflow)
         return result.raise_for_state() if check else result
 
     async def wait(self, run_id: str, *, seconds: float | None = None, until_blocked: bool = False) -> Result:

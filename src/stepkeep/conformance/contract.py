@@ -14,7 +14,17 @@ from typing import Any
 
 import msgspec
 
-from stepkeep.conformance.kinds import HOOK_OF_CHILD, KINDS, OPENINGS, UNFIT, WORK, JudgedKind
+from stepkeep.conformance.kinds import (
+    BY_GATE,
+    BY_HOLD,
+    ENDS_OF_CHILDREN,
+    HOOK_OF_CHILD,
+    KINDS,
+    OPENINGS,
+    UNFIT,
+    WORK,
+    JudgedKind,
+)
 from stepkeep.conformance.people import DutyRule, GateRule
 from stepkeep.conformance.policies import Concerned, rules_about
 
@@ -273,17 +283,14 @@ class PlannedRule(msgspec.Struct, frozen=True):
         return self.phase == "main" and self.kind.word == "child"
 
 
-MOST_ELEMENTS = 1024
-"""How many places of elements are kept: those that the next lines are about."""
-
-
 class PlannedRules(dict[int, PlannedRule]):
     """Places by number. Those of elements are made when they are asked for; only the others are listed."""
 
     def __init__(self, known: Mapping[int, PlannedRule], size: int) -> None:
         super().__init__(known)
         self._size, self._segments = size, list[tuple[int, int, int]]()
-        self._element = lru_cache(maxsize=MOST_ELEMENTS)(self._made)
+        self._elements: dict[tuple[int, int, bool], PlannedRule | None] = {}
+        """What the elements of an owner have in common, by case of a choice and for their undo steps."""
         self.calls: dict[int, PlannedRule] = {}
         """What the log of one run has shown of the calls of its flows, of added steps, and of their undo steps."""
         first = 2 * size + 1
@@ -307,8 +314,17 @@ class PlannedRules(dict[int, PlannedRule]):
                 return self.calls.get(no) or self._element(no, owner, no - first, width) or default
         return default
 
-    def _made(self, no: int, owner: int, offset: int, width: int) -> PlannedRule | None:
-        return _element(self[owner], no, offset, width)
+    def _element(self, no: int, owner: int, offset: int, width: int) -> PlannedRule | None:
+        """The place of an element, or of its undo step."""
+        own, is_undo = self[owner], offset >= width
+        index = offset - width if is_undo else offset
+        growth = None if own.rule is None else own.rule.growth
+        key = owner, index if growth is not None and growth.cases else 0, is_undo
+        if key not in self._elements:
+            self._elements[key] = _element(own, key[1], is_undo=is_undo)
+        like = self._elements[key]
+        name = f"{'undo:' if is_undo else ''}{own.name}[{index}]"
+        return None if like is None else msgspec.structs.replace(like, no=no, name=name, index=index)
 
     def learn_call(
         self,
@@ -371,24 +387,20 @@ def is_element_name(name: str | None) -> bool:
 _ELEMENT = re.compile(r"(undo:)?(.+)\[(0|[1-9][0-9]{0,6})\]")
 
 
-def _element(owner: PlannedRule, no: int, offset: int, width: int) -> PlannedRule | None:
-    """The place of an element, or of its undo step."""
-    rule, is_undo = owner.rule, offset >= width
-    index = offset - width if is_undo else offset
+def _element(owner: PlannedRule, case: int, *, is_undo: bool) -> PlannedRule | None:
+    """What the elements of an owner, or their undo steps, have in common: all but number, name and index."""
+    rule = owner.rule
     assert rule is not None
     if owner.kind.suspends:
-        name, phase = f"{'undo:' if is_undo else ''}{owner.name}[{index}]", "undo" if is_undo else "main"
-        return PlannedRule(no, name, phase, None, rule.retry, owner=owner.no, index=index)
+        return PlannedRule(-1, "", "undo" if is_undo else "main", None, rule.retry, owner=owner.no)
     if rule.growth is not None and rule.growth.cases:
-        rule = rule.growth.cases[index].step
+        rule = rule.growth.cases[case].step
     if is_undo:
         if rule.undo is None:
             return None
-        one = msgspec.structs.replace(rule, growth=None)
-        return _hook(no, f"undo:{owner.name}[{index}]", one, rule.undo, owner=owner.no, index=index)
+        return _hook(-1, "", msgspec.structs.replace(rule, growth=None), rule.undo, owner=owner.no)
     own = msgspec.structs.replace(rule, on_failure="continue", growth=None, condition=None, hold=None)
-    place = _main(no, own, (), owner.rules)
-    return msgspec.structs.replace(place, name=f"{owner.name}[{index}]", needs=0, owner=owner.no, index=index)
+    return msgspec.structs.replace(_main(-1, own, (), owner.rules), needs=0, owner=owner.no)
 
 
 class Contract(msgspec.Struct, frozen=True):
@@ -441,7 +453,10 @@ HOLDING = ("hold", "hold_required")
 OPERATED = frozenset({"operator_skipped", "operator_failed", "operator_failed_tolerated", "operator_completed"})
 """How a person ends a main step that is stuck."""
 
-HOOKS_NEVER = HOLDS | UNFIT | OPERATED | {
+RULED_OUT = frozenset({"rules_failed", "rules_failed_tolerated"})
+"""How a step ends whose rules do not hold."""
+
+HOOKS_NEVER = HOLDS | UNFIT | OPERATED | RULED_OUT | BY_GATE | BY_HOLD | ENDS_OF_CHILDREN | {
     "slept", "gate_opened", "held", "wait_opened", "children_started", "children_settled", "waited",
     "completion_requested",
 }  # fmt: skip
@@ -472,7 +487,10 @@ def _planned_rules(
 def _hook(no: int, name: str, step: StepRule, undo: HookRule, **of: Any) -> PlannedRule:
     kind, never, is_held = WORK, HOOKS_NEVER, False
     if undo.executor.kind == CHILD:
-        kind, never = HOOK_OF_CHILD, HOOKS_NEVER - {"children_started"} | {"dependencies_met", "claimed"}
+        kind, never = (
+            HOOK_OF_CHILD,
+            HOOKS_NEVER - ENDS_OF_CHILDREN - {"children_started"} | {"dependencies_met", "claimed"},
+        )
     elif is_held := undo.on_exhausted in HOLDING:
         never = never - HOLDS - {"operator_failed", "operator_completed"}
     own = {"never": never, "is_held": is_held, **of}
@@ -483,7 +501,7 @@ def _main(
     no: int, step: StepRule, dependents: tuple[tuple[int, frozenset[str]], ...], rules: Mapping[str, str]
 ) -> PlannedRule:
     kind, sleep = step.kind, step.wait if step.wait is not None and step.wait.sleeps else None
-    opening = kind.opens_by
+    opening, is_checked = kind.opens_by, bool(step.rules) and not kind.owns
     waits: GateRule | WaitRule | GrowthRule | ChildRule | None = step.approval or step.wait
     waits = waits or (None if kind.suspends else step.growth)
     if kind.waits_for == "child":
@@ -502,7 +520,7 @@ def _main(
         needs=len(step.depends_on),
         dependents=dependents,
         is_tolerant=step.on_failure == "skip",
-        is_checked=bool(step.rules) and not kind.owns,
+        is_checked=is_checked,
         is_manual=step.completion == "manual",
         is_held=step.on_exhausted in HOLDING,
         is_asleep=sleep is not None,
@@ -512,6 +530,8 @@ def _main(
         rules=rules,
         never=OPENINGS - {opening, *kind.may_open_by}
         | kind.never
+        | (frozenset() if kind.is_claimed else {"claimed"})
+        | (frozenset() if is_checked else RULED_OUT)
         | NEVER_IF_MANUAL[step.completion == "manual"]
         | (NEVER_IF_EXHAUSTED.get(step.on_exhausted, HOLDS) - kind.may_also),
     )

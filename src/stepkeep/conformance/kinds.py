@@ -18,8 +18,12 @@ EVERY = frozenset(trigger for trigger, _ in STEP)
 WITH_ADDED = frozenset({"children_succeeded", "children_failed", "children_failed_tolerated", "rules_passed"})
 """How a step ends whose handler added steps: with one of these, whatever ended that."""
 
-ENDS_OF_WAITS = frozenset({"wait_satisfied", "deadline_passed", "deadline_tolerated"})
+ENDS_OF_WAITS = frozenset({"wait_satisfied", "message_arrived", "deadline_passed", "deadline_tolerated"})
 """How a wait for a message ends, and no sleep does."""
+
+ENDS_OF_CHILDREN = frozenset({"children_succeeded", "children_failed", "children_failed_tolerated"})
+BY_GATE, BY_HOLD = frozenset({"approved", "deadline_approved"}), frozenset({"hold_approved", "hold_deadline_approved"})
+"""How a gate is approved, which then succeeds, and how a hold is, which then is ready."""
 
 UNFIT = frozenset({"held_unfit", "code_changed"})
 """How a flow holds whose code does not fit, and how other code ends that."""
@@ -52,19 +56,21 @@ class JudgedKind(NamedTuple):
         return self.waits_for == "elements"
 
 
-_SLEPT, _WOKEN = frozenset({"slept"}), UNFIT | {"children_settled"}
+_WOKEN = UNFIT | {"children_settled"}
+_OTHERS = _WOKEN | BY_GATE | {"slept"}
+"""What only flows, gates and sleeps do."""
 _ELEMENTS = JudgedKind(
     "map",
     opens_by="children_started",
     is_claimed=False,
     waits_for="elements",
     follows=EVERY,
-    never=_SLEPT | _WOKEN | {"claimed"},
+    never=_OTHERS,
     may_open_by=frozenset({"held", "children_started"}),
 )
-_CHILD = JudgedKind("child", opens_by="children_started", is_claimed=False, waits_for="child", never=_SLEPT | _WOKEN)
-_GROWING = frozenset({"held", "children_started"})
-WORK = JudgedKind("work", never=_SLEPT | _WOKEN)
+_CHILD = JudgedKind("child", opens_by="children_started", is_claimed=False, waits_for="child", never=_OTHERS)
+_GROWING, _NO = frozenset({"held", "children_started"}), frozenset[str]()
+WORK = JudgedKind("work", never=_OTHERS | ENDS_OF_CHILDREN)
 HOOK_OF_CHILD = _CHILD._replace(word="rollback", may_open_by=frozenset())
 """An undo step that waits for the rollback of a child run."""
 
@@ -72,9 +78,9 @@ KINDS: Mapping[str, JudgedKind] = {
     kind.word: kind
     for kind in (
         WORK,
-        JudgedKind("approval", "gate_opened", is_claimed=False, never=_SLEPT | _WOKEN, may_open_by=frozenset()),
-        JudgedKind("wait", "wait_opened", is_claimed=False, never=_SLEPT | _WOKEN, may_open_by=frozenset()),
-        JudgedKind("sleep", "wait_opened", is_claimed=False, never=ENDS_OF_WAITS | _WOKEN, may_open_by=frozenset()),
+        JudgedKind("approval", "gate_opened", is_claimed=False, never=WORK.never - BY_GATE | BY_HOLD, may_open_by=_NO),
+        JudgedKind("wait", "wait_opened", is_claimed=False, never=WORK.never, may_open_by=_NO),
+        JudgedKind("sleep", "wait_opened", False, never=WORK.never - {"slept"} | ENDS_OF_WAITS, may_open_by=_NO),
         _ELEMENTS,
         _ELEMENTS._replace(word="loop"),
         _ELEMENTS._replace(word="switch"),
@@ -83,7 +89,7 @@ KINDS: Mapping[str, JudgedKind] = {
             waits_for="calls",
             suspends=True,
             events={"deadline_passed": OR_REPORT, "deadline_tolerated": OR_REPORT},
-            never=_SLEPT,
+            never=BY_GATE | ENDS_OF_CHILDREN | {"slept"},
             may_open_by=_GROWING,
             may_also=frozenset({"held_exhausted", "operator_retried"}),
         ),
@@ -92,7 +98,7 @@ KINDS: Mapping[str, JudgedKind] = {
             waits_for="added",
             suspends=True,
             follows=WITH_ADDED,
-            never=_SLEPT | _WOKEN,
+            never=_OTHERS,
             may_open_by=_GROWING,
         ),
         _CHILD,

@@ -50,6 +50,9 @@ def _is_place(told: Any) -> bool:
 class KeyGrants:
     """The places of the claims of one run."""
 
+    def __init__(self) -> None:
+        self._charged: dict[tuple[int, str], int] = {}
+
     def follow(self, place: PlannedRule, line: Line, asked: Mapping[str, Any]) -> Iterator[tuple[Code, str]]:
         """Every problem of this hop."""
         if line.trigger != "claimed":
@@ -67,6 +70,10 @@ class KeyGrants:
                 yield Code.CLAIM, f"it weighs {one['weight']} under {limit.name}, and its definition says {weight}"
             if (limit.per is None) != (one["key"] == ""):
                 yield Code.CLAIM, f"it has a place under {limit.name} with the key {one['key']!r}"
+            if "units" in one and line.attempt is not None:
+                if self._charged.get((line.no, limit.name)) == line.attempt:
+                    yield Code.CLAIM, f"the rate of {limit.name} was charged twice for attempt {line.attempt}"
+                self._charged[line.no, limit.name] = line.attempt
 
 
 def replay(grants: Iterable[Grant], ended: Collection[Claimed]) -> Iterator[str]:

@@ -17,8 +17,9 @@ from msgspec.structs import replace
 from stepkeep.conformance.adoption import ADOPTING, Adoption
 from stepkeep.conformance.contract import Contract, PlannedRule, WaitRule, is_element_name
 from stepkeep.conformance.details import check_detail
-from stepkeep.conformance.enabled import JOURNAL_FORMAT, GuardedHop, check_enabled, wrong_field
+from stepkeep.conformance.enabled import check_enabled
 from stepkeep.conformance.growth import Additions, Elements, Flows, rule_of
+from stepkeep.conformance.hop import JOURNAL_FORMAT, GuardedHop, wrong_field
 from stepkeep.conformance.limits import KeyGrants
 from stepkeep.conformance.line import Line
 from stepkeep.conformance.machines import Say

@@ -257,8 +257,6 @@ class HeldResources:
 Problem = tuple[Code, str]
 
 RECORDED = "checkpoint_recorded"
-MOST_CHECKPOINTS = 100
-"""How many one step may have."""
 
 
 def check_checkpoint(
@@ -283,7 +281,5 @@ def check_checkpoint(
     if name in step.checkpoints or name in adopted:
         yield Code.CAUSE, f"{step.title} has the checkpoint {quoted(name)} already; one is recorded once"
     step.checkpoints.add(name)
-    if len(step.checkpoints | adopted) > MOST_CHECKPOINTS:
-        yield Code.POLICY, f"{step.title} has more than {MOST_CHECKPOINTS} checkpoints"
     if line.about != "note":
         yield Code.CAUSE, f"the checkpoint {quoted(name)} moves something; a checkpoint moves nothing"

@@ -40,6 +40,7 @@ class Where(TypedDict, total=False):
     until: Time | None
     error: Text | None
     text: Text | None
+    roots: bool | None
 
 
 Runs = Annotated[list[Text], Meta(max_length=10_000)]
@@ -150,7 +151,8 @@ class AsyncJobs(AsyncGroup):
         if unknown := sorted(set(filters) - set(Where.__annotations__)):
             raise InvalidInput(f"where has no {unknown[0]!a}. It has: {', '.join(Where.__annotations__)}.")
         filters = {name: value for name, value in filters.items() if value is not None and not _is_empty(value)}
-        if (runs is None) is (not filters):
+        # All runs without a parent are as many as all.
+        if not filters.keys() - {"roots"} if runs is None else filters:
             raise InvalidInput("say which runs: by where, or by their ids (runs), and not by both. All is no choice.")
         if runs is None:
             return filters, None
@@ -230,12 +232,16 @@ class Jobs(Blocking[AsyncJobs]):
 
 
 def _is_empty(value: object) -> bool:
-    return isinstance(value, str | Sequence | Mapping) and len(value) == 0
+    return value is False or (isinstance(value, str | Sequence | Mapping) and len(value) == 0)
 
 
 def _shown(filters: Mapping[str, Any]) -> Mapping[str, object]:
     """The filters as plain JSON."""
     return {
-        name: value.isoformat() if isinstance(value, datetime) else value if isinstance(value, str | dict) else [*value]
+        name: value.isoformat()
+        if isinstance(value, datetime)
+        else value
+        if isinstance(value, str | dict | bool)
+        else [*value]
         for name, value in filters.items()
     }

@@ -345,6 +345,7 @@ class AsyncReading(AsyncBase):
         until: datetime | None = ...,
         error: str | None = ...,
         text: str | None = ...,
+        roots: bool = ...,
         before: str | None = ...,
         limit: int = ...,
     ) -> RunList: ...
@@ -376,6 +377,7 @@ class AsyncReading(AsyncBase):
         until: Until = None,
         error: ErrorPart = None,
         text: AnyPart = None,
+        roots: Annotated[bool, says("Only runs that are not the child of another one.")] = False,
         before: RunCursor = None,
         limit: Limit = 50,
         as_: As = None,
@@ -383,9 +385,9 @@ class AsyncReading(AsyncBase):
         """A page of runs, newest first; `before` is the id of the last run of the page before.
 
         `since` and `until` bound the start, `error` and `text` are found anywhere in the error, or in ids, keys, labels
-        and input. `total` counts those that match from `before` on; where `is_complete` is False, there may be more.
-        Labels and texts are looked for in a bounded number of runs. If there are more, the answer has `looked_at`, and
-        the same call with `before=answer.next` goes on, until `next` is None.
+        and input. `roots` leaves out child runs. `total` counts those that match from `before` on; where `is_complete`
+        is False, there may be more. Labels and texts are looked for in a bounded number of runs. If there are more, the
+        answer has `looked_at`, and the same call with `before=answer.next` goes on, until `next` is None.
 
         >>> done = engine.run(hello, {"name": "Ada"}, correlation_id="customer-7")
         >>> [run.id == done.run_id for run in engine.runs(correlation_id="customer-7").runs]
@@ -406,6 +408,7 @@ class AsyncReading(AsyncBase):
             until=moment("runs: until", until),
             error=None if error is None else validate.words("the error to look for", error),
             text=None if text is None else validate.words("the text to look for", text),
+            roots=roots,
         )
         if as_ is None:
             return await search_runs(self.transactor, which, terms)

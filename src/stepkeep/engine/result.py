@@ -10,7 +10,10 @@ from collections.abc import Callable
 from typing import Generic, Self
 
 import msgspec
+from msgspec.structs import replace
 
+from stepkeep.definition.python.calls import FlowWorkflow
+from stepkeep.definition.python.conversion import result_converter
 from stepkeep.definition.python.registry import Output
 from stepkeep.edges.safe_text import html_table, inert_line
 from stepkeep.kernel.errors import InvalidInput, RunNotSucceeded
@@ -34,7 +37,7 @@ class Result(msgspec.Struct, Generic[Output], frozen=True, kw_only=True):
     state: RunState
     """Its state. `finished` says whether it is the last one."""
     output: Output = None  # type: ignore[assignment]
-    """Its output, of the type that the flow returns; None unless it has succeeded."""
+    """Its output, in `run` of a flow of the type that its function returns; None unless it has succeeded."""
     error: str | None = None
     """Why it did not succeed; None otherwise."""
     lacking: tuple[str, ...] = ()
@@ -105,8 +108,16 @@ class Result(msgspec.Struct, Generic[Output], frozen=True, kw_only=True):
         if not self.finished and self.loaded:
             waits = "; ".join((*self.lacking, *self._waits()))
             return f"{said}: {waits}" if waits else said
-        said += "" if self.output is None else f": {msgspec.json.encode(self.output).decode()}"
+        said += "" if self.output is None else f": {msgspec.json.encode(self.output, enc_hook=str).decode()}"
         return said + "".join(f"; warning: {warning}" for warning in (self.warnings if self.loaded else ()))
+
+
+def typed(result: Result[Output], workflow: object) -> Result[Output]:
+    """The same result with the output of the type that this flow returns. Raises InvalidInput if it does not fit."""
+    if not isinstance(workflow, FlowWorkflow) or result.state is not RunState.SUCCEEDED:
+        return result
+    convert = result_converter(workflow.function, f"run {result.run_id} succeeded, but its output")
+    return result if convert is None else replace(result, output=convert(result.output))
 
 
 def settled_states(*, until_blocked: bool) -> frozenset[RunState]:

@@ -24,7 +24,7 @@ from stepkeep.engine.arguments import encode_labels, encode_payload, moment, opt
 from stepkeep.engine.definitions import AsyncDefinitions, Runnable, names_version
 from stepkeep.engine.hosted import Ability, AsyncHostedWorker, Begin, WorkerOptions
 from stepkeep.engine.reading import AsyncReading
-from stepkeep.engine.result import Result, settled_states
+from stepkeep.engine.result import Result, settled_states, typed
 from stepkeep.kernel.machine.states import RUN_TERMINAL, RunState
 from stepkeep.kernel.plan import Plan
 from stepkeep.operations import validate
@@ -237,7 +237,7 @@ class AsyncStarting(AsyncDefinitions, AsyncReading):
         if lacking_of(request.plan, has):
             started = await self._starter.start(request)
             await retention.require_kept(self.store, started, tenant=self.tenant)
-            result = await self._followed(await self._be_worker(started.run_id, capabilities=has), has)
+            result = typed(await self._followed(await self._be_worker(started.run_id, capabilities=has), has), workflow)
             return result.raise_for_state() if check else result
         request = await self._starter.reduced(request)
 
@@ -249,7 +249,7 @@ class AsyncStarting(AsyncDefinitions, AsyncReading):
             return begun
 
         result = await self._execute(begin, settled_states(until_blocked=True), request.plan, capabilities=has)
-        result = await self._followed(result, has)
+        result = typed(await self._followed(result, has), workflow)
         return result.raise_for_state() if check else result
 
     async def _followed(self, result: Result, capabilities: tuple[str, ...]) -> Result:

@@ -57,6 +57,7 @@ class Want(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     waiting: bool = False
     inbox: bool = False
     messages: tuple[str, ...] = ()
+    checkpoints: tuple[tuple[int, str], ...] = ()
     outputs: tuple[int, ...] = ()
     input: bool = False
     people: tuple[Caller, ...] = ()
@@ -206,7 +207,8 @@ class Loaded(msgspec.Struct, kw_only=True):
     step) to the step's JSON output, None if it has none. `policies` has the newest policy of each tenant of
     `More.policies`, None if there is none; `revisions` and `spend` have what `More` asks for under these names.
     `origins` comes with `inputs`, and `costs` has what each ended attempt reported. `seen` has the ids of messages
-    asked for by `Want.messages` that are in the inbox already (consumed or not). `proposed` is in claim order; its runs
+    asked for by `Want.messages` that are in the inbox already (consumed or not), `recorded` the fences of those asked
+    for by `Want.checkpoints` that are on record. `proposed` is in claim order; its runs
     and steps are locked and loaded. `authorities` has what the callers of `Want.people` bring. `mailboxes` has what was
     found under the locks of `More.keys`, after which `now` is read again. `adoptions` has what was adopted from the
     runs of `More.adoptions`, `slots` how many slots are held in the tenants of `More.slots`, `resources` what steps
@@ -222,6 +224,7 @@ class Loaded(msgspec.Struct, kw_only=True):
     waiting: set[RunKey] = set()
     inbox: dict[RunKey, tuple[Message, ...]] = {}
     seen: set[tuple[str, str, str]] = set()
+    recorded: dict[RunKey, dict[tuple[int, str], int]] = {}
     outputs: dict[RunKey, dict[int, bytes | None]] = {}
     inputs: dict[RunKey, bytes] = {}
     involved: dict[RunKey, Involved] = {}

@@ -20,6 +20,7 @@ from stepkeep.kernel.machine.bounds import Bounds
 from stepkeep.kernel.machine.journal import SealedEntry
 from stepkeep.kernel.machine.rows import (
     Attempt,
+    Checkpoint,
     Child,
     Details,
     Gate,
@@ -70,6 +71,7 @@ TABLES: Mapping[str, type[msgspec.Struct]] = {
     "run_details": Details,
     "steps": Step,
     "attempts": Attempt,
+    "checkpoints": Checkpoint,
     "journal": SealedEntry,
     "messages": Message,
     "mailbox": MailboxMessage,
@@ -199,6 +201,7 @@ run_from = reader(Run)
 details_from = reader(Details)
 step_from = reader(Step)
 attempt_from = reader(Attempt)
+checkpoint_from = reader(Checkpoint)
 entry_from = reader(SealedEntry)
 message_from = reader(Message)
 mailbox_from = reader(MailboxMessage)

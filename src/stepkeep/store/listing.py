@@ -48,7 +48,9 @@ def finder(which: RunFilter) -> str:
 def is_read_in_order(which: RunFilter, words: Words) -> bool:
     """Whether a search reads a range of all runs in the order of their key. Otherwise an index finds runs first, and
     each is looked up."""
-    return words != Words() and words.error is None and finder(which) == "find_runs" and not which.states
+    if words == Words() or words.error is not None or words.roots:
+        return False
+    return finder(which) == "find_runs" and not which.states
 
 
 def arguments(which: RunFilter, own_run: str | None) -> tuple[object, ...]:

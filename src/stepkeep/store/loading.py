@@ -43,7 +43,7 @@ def bar(loaded: Loaded, table: str, row: Sequence[Any], problem: Exception) -> N
 
 
 def wanted_rows(there: Sequence[Want], loaded: Loaded) -> Loads[None]:
-    """Messages, outputs, inputs and costs of runs that are locked."""
+    """Messages, checkpoints, outputs, inputs and costs of runs that are locked."""
     if inbox := [key for key in keys_of(there, "inbox") if key not in loaded.inbox]:
         loaded.inbox.update(dict.fromkeys(inbox, ()))
         for row in (yield Ask("load_inbox", inbox, table="messages")):
@@ -53,6 +53,9 @@ def wanted_rows(there: Sequence[Want], loaded: Loaded) -> Loads[None]:
                 bar(loaded, "messages", row, problem)
     if messages := [(*want.key, message) for want in there for message in want.messages]:
         loaded.seen.update([(row[0], row[1], row[2]) for row in (yield Ask("load_seen_messages", messages))])
+    if checkpoints := [(*want.key, *one) for want in there for one in want.checkpoints]:
+        for tenant, run_id, no, name, fence in (yield Ask("load_checkpoints", checkpoints)):
+            loaded.recorded.setdefault((tenant, run_id), {})[no, name] = fence
     if outputs := [(*want.key, no) for want in there for no in want.outputs]:
         for tenant, run_id, no in outputs:
             loaded.outputs.setdefault((tenant, run_id), {}).setdefault(no, None)

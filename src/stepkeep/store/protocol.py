@@ -20,7 +20,7 @@ from stepkeep.kernel.decide.decision import Involved
 from stepkeep.kernel.definition import QueueSpec
 from stepkeep.kernel.errors import Contended, Unreadable
 from stepkeep.kernel.machine.journal import SealedEntry
-from stepkeep.kernel.machine.rows import Attempt, Details, Gate, Message, OutboxEntry, Step, Vote, Worker
+from stepkeep.kernel.machine.rows import Attempt, Checkpoint, Details, Gate, Message, OutboxEntry, Step, Vote, Worker
 from stepkeep.kernel.machine.states import RunState
 from stepkeep.kernel.people.authority import Authority, Caller
 from stepkeep.kernel.plan import NO_QUEUE
@@ -51,6 +51,7 @@ from stepkeep.store.principals import MakeChange
 from stepkeep.store.quotas import QuotaStore
 from stepkeep.store.reading import Convert, first, only, read_queues
 from stepkeep.store.records import (
+    FIRST_CHECKPOINT,
     FIRST_GATE,
     FIRST_MESSAGE,
     LAST_ID,
@@ -413,6 +414,18 @@ class Store(ABC):
         """Every decision of a person about a gate of a run."""
         return await self._read_of_run("decisions", columns.vote_from, self.sql.read_decisions, tenant, run_id)
 
+    async def read_checkpoints(
+        self, tenant: str, run_id: str, no: int, after: tuple[int, str] = FIRST_CHECKPOINT, limit: int = 100
+    ) -> list[Checkpoint]:
+        """What the handler of a step recorded, in the order of journal entry and name, after such a place."""
+        asked = (self.sql.read_checkpoints, tenant, run_id, no, *after, limit)
+        return await self._read_of_run("checkpoints", columns.checkpoint_from, *asked)
+
+    async def newest_checkpoints(self, tenant: str, run_id: str, limit: int = 100) -> list[Checkpoint]:
+        """The newest ones of each step of a run, in the order of step, journal entry and name."""
+        asked = (self.sql.newest_checkpoints, tenant, run_id, limit)
+        return await self._read_of_run("checkpoints", columns.checkpoint_from, *asked)
+
     async def list_open_gates(self, tenant: str, after: tuple[str, int] = FIRST_GATE, limit: int = 100) -> list[Gate]:
         """Open gates in the order of run and step, after the given run and step."""
         return await self._read(columns.gate_from, self.sql.list_open_gates, tenant, *after, limit)
@@ -555,7 +568,8 @@ class Store(ABC):
         with_messages: bool = True,
     ) -> list[WholeRun]:
         """Everything about these runs, in this order, from one snapshot of the database; missing runs are left out.
-        Inbox and outbox are read only `with_messages`. For unreadable runs, see `list_runs`."""
+        Inbox, outbox, gates, decisions and checkpoints are read only `with_messages`. For unreadable runs, see
+        `list_runs`."""
 
     @abstractmethod
     async def delete_runs(self, tenant: str, run_ids: Sequence[str]) -> list[str]:

@@ -11,7 +11,18 @@ import msgspec
 
 from stepkeep.kernel.machine.bounds import Moment, Seq
 from stepkeep.kernel.machine.journal import SealedEntry
-from stepkeep.kernel.machine.rows import Attempt, Details, Gate, Message, OutboxEntry, Run, Step, Vote, Worker
+from stepkeep.kernel.machine.rows import (
+    Attempt,
+    Checkpoint,
+    Details,
+    Gate,
+    Message,
+    OutboxEntry,
+    Run,
+    Step,
+    Vote,
+    Worker,
+)
 from stepkeep.kernel.machine.states import Category, RunState
 
 
@@ -61,12 +72,13 @@ class RunFilter(msgspec.Struct, frozen=True, kw_only=True):
 
 class Words(msgspec.Struct, frozen=True, kw_only=True):
     """What a search looks for in runs: a part of the error; a part of id, workflow, keys, actor, error, input or
-    labels; and labels. Texts are found in any case of ASCII letters, and are in lower case here. A label is JSON as it
-    is stored: `"team":"a"`."""
+    labels; labels; and `roots`, that no run asked for it as its child. Texts are found in any case of ASCII letters,
+    and are in lower case here. A label is JSON as it is stored: `"team":"a"`."""
 
     error: str | None = None
     text: str | None = None
     labels: tuple[bytes, ...] = ()
+    roots: bool = False
 
 
 class Searched(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,6 +92,7 @@ class Searched(msgspec.Struct, frozen=True, kw_only=True):
 
 
 FIRST_ID = "00000000-0000-0000-0000-000000000000"
+FIRST_CHECKPOINT = (0, "")
 FIRST_GATE = (FIRST_ID, -1)
 FIRST_MESSAGE = ("", -1, "")
 LAST_ID = "ffffffff-ffff-ffff-ffff-ffffffffffff"
@@ -109,6 +122,7 @@ class WholeRun(msgspec.Struct, frozen=True, kw_only=True):
     outbox: tuple[OutboxEntry, ...]
     gates: tuple[Gate, ...] = ()
     votes: tuple[Vote, ...] = ()
+    checkpoints: tuple[Checkpoint, ...] = ()
 
 
 class Quarantine(msgspec.Struct, frozen=True, gc=False):

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 
 from stepkeep.kernel.machine.bounds import INT
 from stepkeep.kernel.machine.journal import SealedEntry
-from stepkeep.kernel.machine.rows import Attempt, Details, Gate, Message, OutboxEntry, Run, Step, Vote
+from stepkeep.kernel.machine.rows import Attempt, Checkpoint, Details, Gate, Message, OutboxEntry, Run, Step, Vote
 from stepkeep.store.columns import TABLES, Column, Kind, columns_of
 from stepkeep.store.principals import (
     ApiKey,
@@ -59,6 +59,7 @@ SAVED: Mapping[str, tuple[RowType, str, str]] = {
 
 OF_RUNS: Mapping[str, tuple[RowType, str]] = {
     "attempts": (Attempt, "no, fence"),
+    "checkpoints": (Checkpoint, "no, seq, name"),
     "journal": (SealedEntry, "seq"),
     "messages": (Message, "number"),
     "outbox": (OutboxEntry, "seq, number"),
@@ -83,9 +84,9 @@ ONE: Mapping[str, RowType] = {
 }
 # fmt: off
 ORDER = (
-    "steps", "attempts", "attempt_evidence", "payload_chunks", "journal", "messages", "outbox", "deliveries",
-    "gates", "adoptions", "children", "slots", "resource_holds", "limit_holds", "limit_waits", "decisions",
-    "signed_heads", "run_details", "runs",
+    "steps", "attempts", "attempt_evidence", "checkpoints", "payload_chunks", "journal", "messages", "outbox",
+    "deliveries", "gates", "adoptions", "children", "slots", "resource_holds", "limit_holds", "limit_waits",
+    "decisions", "signed_heads", "run_details", "runs",
 )
 # fmt: on
 DELETED: Mapping[str, str] = {f"delete_{table.removeprefix('attempt_')}": table for table in ORDER}
@@ -95,7 +96,7 @@ DELETED: Mapping[str, str] = {f"delete_{table.removeprefix('attempt_')}": table 
 def shared_statements() -> Iterator[tuple[str, str]]:
     """Those that both stores have, in the words of PostgreSQL."""
     for table, (row, order) in OF_RUNS.items():
-        if table != "journal":  # it is read in parts
+        if table not in ("journal", "checkpoints"):  # they are read in parts
             where = "where tenant = $1 and run_id = $2"
             yield f"read_{table}", f"select {_read(row)}\nfrom {table}\n{where}\norder by {order}"
     for name, row in ONE.items():

@@ -13,6 +13,7 @@ import msgspec
 
 from stepkeep.kernel.errors import Conflict, Contended, StepkeepError
 from stepkeep.kernel.machine.rows import (
+    Checkpoint,
     Child,
     Consumed,
     Gate,
@@ -99,6 +100,7 @@ WITH_RUNS: Mapping[RowType, Put] = {
 }
 
 AFTER_RUNS: Mapping[RowType, Put] = {
+    Checkpoint: Put("insert_checkpoints", by_arrays=True),
     Message: Put("insert_messages", by_arrays=True),
     Consumed: Put("consume_messages", by_arrays=True, refusal=_another("consumed a message")),
     MailboxMessage: Put("save_mailbox", by_arrays=True, refusal=_another("delivered a message")),

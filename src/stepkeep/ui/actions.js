@@ -79,7 +79,7 @@ export function gateDialog(choice, gates, done) {
 	});
 }
 
-/** What a gate asks. */
+/** What a gate asks. @param {{prompt?: string, step: string}} gate */
 export const questionOf = (gate) => gate.prompt || `May ${gate.step} go on?`;
 
 /**
@@ -105,13 +105,15 @@ export function gateFacts({ rule, reason, facts: shown }) {
 	];
 }
 
+/** @type {Record<string, string>} */
 const CHOICES = {
 	retry: "Retry: all attempts again",
 	skip: "Skip: go on without it",
 	complete: "Complete: it has succeeded, with this output",
 	fail: "Fail: the step has failed",
 };
-/** What may be decided about a step that holds or is stuck: the service says it. A gate has other choices. */
+/** What may be decided about a step that holds or is stuck: the service says it. A gate has other choices.
+ * @param {Pick<Answers.StepDetail, "choices"> | undefined} step */
 export const decidable = (step) => (step?.choices ?? []).filter((one) => one in CHOICES);
 
 /**
@@ -121,6 +123,7 @@ export const decidable = (step) => (step?.choices ?? []).filter((one) => one in 
 export function holdDialog(run, step, done, chosen = decidable(step)[0]) {
 	const output = area({ class: "code", rows: "3", placeholder: "JSON" }),
 		box = field("Output", output);
+	/** @param {string} value */
 	const show = (value) => {
 		box.hidden = value !== "complete";
 	};
@@ -251,6 +254,7 @@ export function cancelDialog(view, done) {
 	});
 }
 
+/** @param {string} title @param {any[]} rows steps, or their names */
 const list = (title, rows) =>
 	rows.length
 		? [
@@ -271,7 +275,7 @@ const list = (title, rows) =>
 			]
 		: null;
 
-/** What a cancel with undo would do. */
+/** What a cancel with undo would do. @param {any} told */
 function rollbackView(told) {
 	if (!told.possible) return problemBox(told.refusal?.message ?? told.refusal ?? "This run cannot be rolled back.");
 	return h(
@@ -324,7 +328,9 @@ export async function migrateDialog({ workflow, of, run, to }, done) {
 							),
 							h(
 								"ul.stack.tight",
-								told.reasons.map((one) => h("li", `${one.runs}: `, said(one.reason, 300))),
+								told.reasons.map((/** @type {Answers.WhyNotMigrated} */ one) =>
+									h("li", `${one.runs}: `, said(one.reason, 300)),
+								),
 							),
 						],
 		);
@@ -399,21 +405,25 @@ const RESUME = { run: "Resume", queue: "Resume the queue", tenant: "Resume the t
 /**
  * The buttons that move a run whose explanation says this. What may be decided and which pause it is comes from the
  * service; a cause without a command that waits for people is one that the reader may not end.
- * @param {any} cause @param {any} view the body of the run @param {() => void} done
+ * @param {Answers.CauseView} cause @param {any} view the body of the run @param {() => void} done
  * @returns {{label: string, kind: string, icon: string, act: () => any}[]}
  */
 export function moves(cause, view, done) {
 	const run = view.run.id,
 		name = cause.subject,
-		step = view.steps.find((one) => one.name === name),
-		shown = view.run.waiting_for.find((one) => one.step === name);
+		/** @type {Answers.StepDetail | undefined} */
+		step = view.steps.find((/** @type {Answers.StepDetail} */ one) => one.name === name),
+		/** @type {Answers.Waiting | undefined} */
+		shown = view.run.waiting_for.find((/** @type {Answers.Waiting} */ one) => one.step === name);
+	/** @param {Answers.Scope} scope @param {string} label @param {string} kind @param {string} icon @param {() => any} act */
 	const offer = (scope, label, kind, icon, act) => (may(scope) ? [{ label, kind, icon, act }] : []);
+	/** @param {"approve" | "reject"} choice @param {string} label @param {string} kind @param {string} icon */
 	const gate = (choice, label, kind, icon) =>
 		cause.command && step?.choices.includes(choice)
 			? offer("decide", label, kind, icon, () => gateDialog(choice, [{ ...shown, run_id: run, step: name }], done))
 			: [];
 	const choices = decidable(step),
-		decide = (chosen) => () => holdDialog(run, step, done, chosen);
+		decide = (/** @type {string} */ chosen) => () => holdDialog(run, step, done, chosen);
 	switch (cause.code) {
 		case "approval":
 			return [...gate("approve", "Approve", "good", "check"), ...gate("reject", "Reject", "danger", "cross")];
@@ -430,10 +440,8 @@ export function moves(cause, view, done) {
 		case "completion":
 			if (!cause.command) return [];
 			return offer("complete", "Complete", "primary", "check", () => completeDialog(run, name, done));
-		case "event": {
-			const waits = view.run.waiting_for.find((one) => one.step === name);
-			return offer("complete", "Send the message", "primary", "send", () => sendDialog(run, waits?.event ?? "", done));
-		}
+		case "event":
+			return offer("complete", "Send the message", "primary", "send", () => sendDialog(run, shown?.event ?? "", done));
 		case "not_started":
 		case "scheduled":
 			return offer("start", "Start now", "primary", "play", async () => {

@@ -9,6 +9,7 @@ export const ROOT = new URL("../../..", import.meta.url).pathname.replace(/\/$/,
 
 /** A refusal: an RFC 9457 problem, or a network that failed (status 0). */
 export class Problem extends Error {
+	/** @param {number} status @param {any} body */
 	constructor(status, body) {
 		super(body.detail || body.title || `The service answered ${status}.`);
 		this.status = status;
@@ -18,11 +19,13 @@ export class Problem extends Error {
 }
 
 const state = {
+	/** @type {Answers.SessionView | null} */
 	session: null,
 	lost: () => {},
 };
 
 export const session = () => state.session;
+/** @param {Answers.Scope} scope */
 export const may = (scope) => state.session?.scopes.includes(scope) ?? false;
 /** Called when the service no longer accepts the session. @param {() => void} callback */
 export function onSignedOut(callback) {
@@ -64,7 +67,7 @@ export function searchOf(query, search = new URLSearchParams()) {
 	}
 	return search.size ? `?${search}` : "";
 }
-/** The refusal as a value, so that a page can show it. Everything else is thrown on. @returns {any} */
+/** The refusal as a value, so that a page can show it. Everything else is thrown on. @param {unknown} error @returns {any} */
 export const refused = (error) => {
 	if (error instanceof Problem) return error;
 	throw error;
@@ -93,6 +96,7 @@ export const once = () => ({ "Idempotency-Key": crypto.randomUUID?.() ?? String(
  * @returns {Promise<any>}
  */
 export async function send(method, path, { query, body, text, type, headers, signal, anonymous }) {
+	/** @type {Record<string, string>} */
 	const sent = { Accept: "application/json", ...headers };
 	if (body !== undefined || text !== undefined) sent["Content-Type"] = type ?? "application/json";
 	if (method !== "GET" && state.session) sent["X-CSRF-Token"] = state.session.csrf;
@@ -132,12 +136,14 @@ export async function send(method, path, { query, body, text, type, headers, sig
  * last id, after 1 s and then ever less often up to 30 s.
  * @param {string} path
  * @param {{event: (name: string, data: any) => void, connected?: (isConnected: boolean) => void, signal: AbortSignal, after?: string}} options
+ * @returns {Promise<void>}
  */
 export async function follow(path, { event, connected = () => {}, signal, after }) {
 	let last = after ?? "",
 		wait = 1000;
 	while (!signal.aborted) {
 		try {
+			/** @type {Record<string, string>} */
 			const headers = { Accept: "text/event-stream" };
 			if (last) headers["Last-Event-ID"] = last;
 			const answer = await fetch(address(path), { headers, signal, credentials: "same-origin", cache: "no-store" });
@@ -173,6 +179,7 @@ export async function follow(path, { event, connected = () => {}, signal, after 
 	}
 }
 
+/** @param {string} block */
 function readEvent(block) {
 	const told = { id: "", name: "message", data: "" };
 	for (const row of block.split("\n")) {

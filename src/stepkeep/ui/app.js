@@ -39,13 +39,16 @@ const THEMES = ["system", "light", "dark"];
 const main = h("main", { id: "main", tabindex: "-1" });
 const live = h("div.live", { role: "status", data: { live: "none" } }, h("span", "Live"));
 let controller = new AbortController();
+/** @type {Page | null} */
 let current = null;
+/** @type {Map<string, any>} */
 const links = new Map();
 /** The pages that the scopes of the reader open. */
 const pages = () => PAGES.filter((one) => may(one.scope ?? "read"));
 
 const theme = () => document.documentElement.dataset.theme ?? "system";
 
+/** @param {string} next */
 function setTheme(next) {
 	if (next === "system") delete document.documentElement.dataset.theme;
 	else document.documentElement.dataset.theme = next;
@@ -76,6 +79,7 @@ function themeSwitch() {
 	);
 }
 
+/** @param {PageEntry} entry */
 function navLink(entry) {
 	const made = h(
 		"a.nav",
@@ -89,6 +93,7 @@ function navLink(entry) {
 function frame() {
 	const who = session();
 	const shown = pages().filter((one) => one.label);
+	/** @param {PageEntry[]} entries */
 	const list = (entries, kind = "") =>
 		h(
 			"ul",
@@ -198,10 +203,11 @@ function openMenu() {
 }
 
 async function leave() {
-	await signOut().catch(() => undefined);
+	await signOut().catch(() => {});
 	show();
 }
 
+/** @returns {Command[]} */
 function commands() {
 	return [
 		...(current?.commands ?? []),
@@ -241,6 +247,7 @@ function help() {
 	});
 }
 
+/** @returns {Keys} */
 function keys() {
 	if (!session()) return {};
 	return {
@@ -256,6 +263,7 @@ function keys() {
 	};
 }
 
+/** @returns {void} */
 function show() {
 	controller.abort();
 	controller = new AbortController();
@@ -290,6 +298,7 @@ function show() {
 			if (to === entry.path || (to !== "/" && at.startsWith(`${to}/`))) made.setAttribute("aria-current", "page");
 			else made.removeAttribute("aria-current");
 		}
+		/** @param {string} text */
 		const title = (text) => {
 			document.title = `${inert(text)} · Stepkeep`;
 		};
@@ -299,7 +308,7 @@ function show() {
 			query: new URLSearchParams(location.search),
 			signal,
 			title,
-			live: (state) => {
+			live: (/** @type {"on" | "off" | "none"} */ state) => {
 				if (signal.aborted) return;
 				liveState = state;
 				drawLive();
@@ -317,7 +326,7 @@ function show() {
 
 /** How many gates wait for the reader, beside the link to them. */
 async function countApprovals() {
-	const found = await get("/approvals", { mine: true, limit: 50 }).catch(() => null);
+	const found = await get("/approvals", { mine: true, limit: 50 }).catch(() => {});
 	const made = links.get("/approvals");
 	if (!found || !made) return;
 	made.querySelector(".count")?.remove();

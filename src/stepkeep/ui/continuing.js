@@ -21,7 +21,7 @@ import {
 	select,
 } from "./kit.js";
 
-/** Each way: its words, its route, whether it begins at a step, whether it takes another input. */
+/** Each way. @type {Record<string, [says: string, route: string, hasStart: boolean, takesInput: boolean]>} */
 const WAYS = {
 	again: ["From the start: nothing is adopted", "rerun", false, true],
 	retry: ["After a fix: only what did not finish", "retry", false, false],
@@ -33,7 +33,9 @@ const WAYS = {
 export function continueDialog(view, done) {
 	const { run } = view,
 		before = JSON.stringify(run.input),
-		steps = view.steps.filter((one) => one.phase === "main").map((one) => [one.name, line(one.name, 60)]);
+		steps = view.steps
+			.filter((/** @type {Answers.StepDetail} */ one) => one.phase === "main")
+			.map((/** @type {Answers.StepDetail} */ one) => [one.name, line(one.name, 60)]);
 	let way = run.state === "succeeded" ? "again" : "retry",
 		asked = 0;
 	const how = select(
@@ -46,8 +48,10 @@ export function continueDialog(view, done) {
 			show();
 		},
 	);
-	const step = select(steps, view.steps.find((one) => one.state === "failed")?.name ?? steps[0]?.[0] ?? "", () =>
-			show(),
+	const step = select(
+			steps,
+			view.steps.find((/** @type {Answers.StepDetail} */ one) => one.state === "failed")?.name ?? steps[0]?.[0] ?? "",
+			() => show(),
 		),
 		text = area({ class: "code", rows: "6", value: JSON.stringify(run.input, null, 2) });
 	const stepField = field("Step", step),
@@ -89,8 +93,9 @@ export function continueDialog(view, done) {
 	});
 }
 
+/** @param {string} tag @param {string} says @param {string[]} steps */
 const some = (tag, says, steps) => (steps.length ? h(tag, `${says}: ${line(steps.join(", "), 200)}`) : null);
-/** What would become of each step. */
+/** What would become of each step. @param {Answers.ContinuationPreview} told */
 const fates = (told) => [
 	h(
 		"ul.plain-list",

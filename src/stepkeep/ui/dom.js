@@ -16,13 +16,14 @@ const stamps = new WeakMap();
  * An element: `h("span.chip.faint", { title }, ...children)`. Properties: `class`, `on` (listeners by event), `data` (data
  * attributes), `key` (what `patch` knows it by), `stamp` (what it is built from); everything else is an attribute, left
  * out if null, undefined or false. They may be left out.
- * @param {string} tag its name and classes @param {...(Record<string, any> | Child)} rest @returns {any}
+ * @param {string} tag its name and classes @param {...(Props | Child)} rest @returns {any}
  */
 export const h = (tag, ...rest) => fill((name) => document.createElement(name), tag, rest);
 
-/** An SVG element. @param {string} tag @param {...(Record<string, any> | Child)} rest @returns {any} */
+/** An SVG element. @param {string} tag @param {...(Props | Child)} rest @returns {any} */
 export const s = (tag, ...rest) => fill((name) => document.createElementNS(SVG, name), tag, rest);
 
+/** @param {(name: string) => any} create @param {string} tag @param {any[]} rest */
 function fill(create, tag, rest) {
 	const [name, ...classes] = tag.split("."),
 		element = create(name),
@@ -43,10 +44,11 @@ function fill(create, tag, rest) {
 	return element;
 }
 
+/** @param {any} element @param {string} event @param {(event: any) => any} listener */
 function listen(element, event, listener) {
 	if (!listening.has(element)) listening.set(element, {});
 	const known = listening.get(element);
-	if (!(event in known)) element.addEventListener(event, (happened) => known[event]?.(happened));
+	if (!(event in known)) element.addEventListener(event, (/** @type {Event} */ happened) => known[event]?.(happened));
 	known[event] = listener;
 }
 
@@ -70,6 +72,7 @@ export function patch(element, ...children) {
 	if (focused !== document.activeElement && element.contains(focused)) focused.focus({ preventScroll: true });
 }
 
+/** @param {any} parent @param {any[]} wanted */
 function reconcile(parent, wanted) {
 	const keyed = new Map([...parent.children].map((one) => [one.dataset.key, one]));
 	let at = parent.firstChild;
@@ -91,7 +94,7 @@ function reconcile(parent, wanted) {
 	}
 }
 
-/** A part that is built from another value is another part. */
+/** A part that is built from another value is another part. @param {any} old @param {any} wanted */
 const isAlike = (old, wanted) => old.nodeName === wanted.nodeName && stamps.get(old) === stamps.get(wanted);
 
 /** One node becomes another one: its text, or its attributes, listeners, value and content. @param {any} old @param {any} wanted */
@@ -102,6 +105,7 @@ function become(old, wanted) {
 	}
 	if (stamps.has(old)) return;
 	// The reader opens and closes parts; the policy of the pages refuses styles as text.
+	/** @param {string} name */
 	const stays = (name) => name === "style" || (name === "open" && old.localName === "details");
 	for (const { name } of [...old.attributes]) if (!stays(name) && !wanted.hasAttribute(name)) old.removeAttribute(name);
 	for (const { name, value } of wanted.attributes)

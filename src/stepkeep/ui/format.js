@@ -35,6 +35,7 @@ export const skew = { ms: 0 };
 /** The server's time. */
 export const now = () => Date.now() + skew.ms;
 
+/** @param {string} iso */
 export const exact = (iso) => `${long.format(new Date(iso))} (${iso})`;
 
 /** A moment, short, with the exact one on hover. @param {string | null | undefined} iso */
@@ -79,10 +80,12 @@ export function lasted(from, to) {
 	);
 }
 
+/** @param {string} iso */
 const agoText = (iso) => {
 	const ms = now() - Date.parse(iso);
 	return ms < 1500 ? "just now" : `${span(ms, true)} ago`;
 };
+/** @param {string} iso */
 const untilText = (iso) => {
 	const ms = Date.parse(iso) - now();
 	return ms >= 0 ? `in ${span(ms, true)}` : `${span(-ms, true)} late`;
@@ -109,6 +112,7 @@ export const micros = (us) => (us === null || us === undefined ? "–" : span(us
 export const counted = (count, word, plural) =>
 	`${count.toLocaleString("en")} ${count === 1 ? word : (plural ?? `${word}s`)}`;
 
+/** @param {number} size */
 export function bytes(size) {
 	if (size < 1000) return `${size} B`;
 	return size < 1_000_000 ? `${(size / 1000).toFixed(1)} kB` : `${(size / 1_000_000).toFixed(1)} MB`;

@@ -47,7 +47,9 @@ const KINDS = {
 
 /** @param {AbortSignal} signal @param {() => void} changed */
 export function createHealth(signal, changed) {
+	/** @type {Map<string, {seq: number, at: number, cause: Answers.CauseView | null}>} */
 	const known = new Map();
+	/** @type {Answers.RunSummary[]} */
 	let wanted = [];
 	let active = 0;
 	async function work() {
@@ -63,7 +65,7 @@ export function createHealth(signal, changed) {
 						known.set(run.id, { seq: run.journal.seq, at: performance.now(), cause: told.causes[0] ?? null });
 						changed();
 					},
-					() => undefined,
+					() => {},
 				)
 				.finally(() => {
 					active -= 1;
@@ -73,16 +75,19 @@ export function createHealth(signal, changed) {
 		while (known.size > MOST) known.delete(known.keys().next().value);
 	}
 	return {
-		/** @param {any[]} runs those in sight */
+		/** @param {Answers.RunSummary[]} runs those in sight */
 		want(runs) {
 			wanted = [...runs];
 			void work();
 		},
+		/** @param {Answers.RunSummary} run */
 		of: (run) => known.get(run.id)?.cause ?? null,
+		/** @param {Answers.RunSummary} run */
 		stamp: (run) => known.get(run.id)?.cause?.sentence ?? "",
 	};
 }
 
+/** @param {Answers.RunSummary} run @param {Answers.CauseView | null} cause */
 export function healthView(run, cause) {
 	if (run.quarantined) return note("bad", "shield", "quarantined");
 	if (run.ended_at)
@@ -94,4 +99,5 @@ export function healthView(run, cause) {
 	return [note(tone, name, word), h("span.cut.muted", { title: line(cause.sentence, 500) }, line(cause.sentence, 160))];
 }
 
+/** @param {string} code */
 export const kindOf = (code) => KINDS[code] ?? ["idle", "dot", code];

@@ -4,6 +4,7 @@
 import { h, s } from "./dom.js";
 import { words } from "./format.js";
 
+/** @type {Record<string, string>} */
 const PATHS = {
 	check: "M3.5 8.5l3 3 6-7",
 	cross: "M4.5 4.5l7 7M11.5 4.5l-7 7",
@@ -99,8 +100,11 @@ const STATES = {
 	reject: ["bad", "cross"],
 };
 
+/** @param {string} state */
 export const toneOf = (state) => (STATES[state] ?? ["idle", "dot"])[0];
+/** @param {string} state */
 export const iconOf = (state) => (STATES[state] ?? ["idle", "dot"])[1];
+/** @param {string} name */
 export const pathOf = (name) => PATHS[name] ?? PATHS.dot;
 
 /** A state as a word with its icon and colour. @param {string} state @param {string} [word] */

@@ -59,4 +59,5 @@ export async function verifyChain(entries, head) {
 	return { kind: "whole", count: entries.length };
 }
 
+/** @param {Uint8Array} bytes */
 const hex = (bytes) => Array.from(bytes, (one) => one.toString(16).padStart(2, "0")).join("");

@@ -17,6 +17,7 @@ import { runsPage } from "./pages/runs.js";
 import { workersPage } from "./pages/workers.js";
 import { editorPage, workflowPage, workflowsPage } from "./pages/workflows.js";
 
+/** @type {PageEntry[]} */
 export const PAGES = [
 	{ path: "/runs", label: "Runs", icon: "runs", keys: "g r", group: "work", build: runsPage },
 	{ path: "/runs/:id", label: "", icon: "runs", keys: "", group: "work", build: runPage },

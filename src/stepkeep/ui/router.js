@@ -65,6 +65,7 @@ export function startRouter(callback) {
 export function match(pattern, given) {
 	const wanted = pattern.split("/"),
 		parts = given.replace(/\/$/, "").split("/");
+	/** @type {Record<string, string>} */
 	const found = {};
 	for (let at = 0; at < wanted.length; at += 1) {
 		if (wanted[at].startsWith("*")) {

@@ -10,6 +10,7 @@ import { Problem, pause } from "./api.js";
 export function createStore(initial) {
 	let value = initial,
 		isScheduled = false;
+	/** @type {Set<(value: T) => void>} */
 	const listeners = new Set();
 	return {
 		get: () => value,
@@ -26,6 +27,7 @@ export function createStore(initial) {
 			if (document.hidden) setTimeout(tell, 100);
 			else requestAnimationFrame(tell);
 		},
+		/** @param {(value: T) => void} listener @param {AbortSignal} signal */
 		watch(listener, signal) {
 			listeners.add(listener);
 			signal.addEventListener("abort", () => listeners.delete(listener));

@@ -49,6 +49,7 @@ TABLES = {
     ),
     *("triggers", "firings", "backfills", "settings", "mailbox", "signed_heads", "jobs", "job_runs"),
     "adoptions",
+    "checkpoints",
     "audit_heads",
     "slots",
     "resource_holds",

@@ -71,7 +71,7 @@ from stepkeep.kernel.machine.rows import Edge, Step, is_exhausted
 from stepkeep.kernel.machine.states import STEP_TERMINAL, Category, ErrorClass, OnFailure, Phase, RunState, StepState
 from stepkeep.kernel.plan import ADDED, Plan, template_of, written_template
 from stepkeep_lab.modelcheck.family import Case
-from stepkeep_lab.modelcheck.world import DUE, FAR, LATER, NEW_TOKEN, NOW, RAN_OUT, TOKEN, WORKER, State, holds
+from stepkeep_lab.modelcheck.world import DUE, FAR, LATER, NEW_TOKEN, NOW, ONCE, RAN_OUT, TOKEN, WORKER, State, holds
 
 WORKERS = 3
 """How many may live and hold a lease at once."""
@@ -300,7 +300,7 @@ class Actions:
 
     def _reports(self, state: State, row: Step) -> Iterator[Action]:
         name = self.plan.of(row).name
-        if self.records and row.state is StepState.RUNNING and not (row.note and row.note.checkpoints):
+        if self.records and row.state is StepState.RUNNING and row.no not in dict(state.recorded):
             yield Action(f"checkpoint of {name}", By.OPERATOR, self.checkpoint(row.no, row.fence))
         for outcome in self._outcomes(state, row):
             said = type(outcome).__name__
@@ -381,7 +381,7 @@ class Actions:
         none: frozenset[str] = frozenset()
         for row in state.rows.values():
             if row.fence:
-                yield from ((label, event, none) for label, event in self._zombies(row))
+                yield from ((label, event, none) for label, event in self._zombies(state, row))
             if row.state is StepState.RUNNING and holds(row, row.fence) and row.no < self.plan.size:
                 made = 0 if row.note is None or row.note.grown is None else row.note.grown.count
                 beyond = Suspended(calls=(self.call,), seen=made + 1)
@@ -436,7 +436,7 @@ class Actions:
             yield "a timer after the end", TimeCame(**WHO, actor="sweep"), none
             yield "a message after the end", self._message("new", "any"), none
 
-    def _zombies(self, row: Step) -> Iterator[tuple[str, Event]]:
+    def _zombies(self, state: State, row: Step) -> Iterator[tuple[str, Event]]:
         """The workers that held this step and do not now: those before the last holder, and the last one itself."""
         no, fence = row.no, row.fence
         for stale in (fence - 1, fence):
@@ -448,7 +448,7 @@ class Actions:
             yield "a stranger's report", self.report(no, fence, STALE[0], worker=WORKER + 1)
             yield "a report under a fence not given out", self.report(no, fence + 1, STALE[0])
             yield "a stranger's checkpoint", self.checkpoint(no, fence, worker=WORKER + 1)
-            if row.state is StepState.VALIDATING or (row.note is not None and row.note.checkpoints):
+            if row.state is StepState.VALIDATING or no in dict(state.recorded):
                 yield "a checkpoint again, or after the handler", self.checkpoint(no, fence)
             if row.state is StepState.VALIDATING:
                 yield "a report whose answer was lost, again", self.report(no, fence, STALE[0])
@@ -458,7 +458,7 @@ class Actions:
         return StepReported(**WHO, actor="w", no=no, fence=fence, worker=worker, outcome=outcome)
 
     def checkpoint(self, no: int, fence: int, worker: int = WORKER) -> StepCheckpointed:
-        return StepCheckpointed(**WHO, actor="w", no=no, fence=fence, worker=worker, name="once", value=b"{}")
+        return StepCheckpointed(**WHO, actor="w", no=no, fence=fence, worker=worker, name=ONCE, value=b"{}")
 
     def _claim(self, row: Step) -> StepClaimed:
         no, planned = row.no, self.plan.of(row)

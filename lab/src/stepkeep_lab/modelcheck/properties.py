@@ -23,7 +23,7 @@ from stepkeep.kernel.machine.events import (
     UnpauseRequested,
 )
 from stepkeep.kernel.machine.journal import open_entry
-from stepkeep.kernel.machine.rows import Child, Recall, is_exhausted
+from stepkeep.kernel.machine.rows import Checkpoint, Child, Recall, is_exhausted
 from stepkeep.kernel.machine.states import STEP_TERMINAL, AttemptState, Phase, RunState, StepState
 from stepkeep.kernel.machine.tables import RunTrigger
 from stepkeep.kernel.plan import Plan
@@ -113,12 +113,11 @@ def _refused(decision: Decision, reply: object, action: Action) -> None:
 
 
 def _checkpoints_stay(state: State, decision: Decision) -> None:
-    """What a handler has recorded is never changed or lost while its step goes on."""
-    for row in decision.changed:
-        before, now = state.rows[row.no].note, row.note
-        kept = () if now is None else now.checkpoints
-        known = () if before is None else before.checkpoints
-        must(kept[: len(known)] == known, "a checkpoint stays", "step {} lost what it had recorded", row.no)
+    """A step records a name once, under the claim that holds it. Rows of checkpoints are only added."""
+    for one in decision.rows.of(Checkpoint):
+        row = state.rows[one.no]
+        must(holds(row, one.fence), "a checkpoint stays", "step {} recorded under claim {}", one.no, one.fence)
+        must(one.no not in dict(state.recorded), "a checkpoint stays", "step {} recorded a name again", one.no)
 
 
 def _no_child_is_forgotten(plan: Plan, state: State, action: Action, decision: Decision) -> None:

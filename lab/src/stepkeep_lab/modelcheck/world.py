@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Container
+from collections.abc import Container, Mapping
 from typing import Any, NamedTuple
 
 from msgspec import UNSET
@@ -22,7 +22,7 @@ from stepkeep.kernel.decide.draft import HELD_BACK
 from stepkeep.kernel.decide.resources import AWAITS_RESOURCES, awaits_resources
 from stepkeep.kernel.decide.stopping import IN_DOUBT, NOT_RUN, leaves_effect
 from stepkeep.kernel.definition import CompensateWhen, Effect
-from stepkeep.kernel.machine.rows import Consumed, Message, Note, Opening, Origin, Run, Step
+from stepkeep.kernel.machine.rows import Checkpoint, Consumed, Message, Note, Opening, Origin, Run, Step
 from stepkeep.kernel.machine.states import RUN_TERMINAL, STEP_TERMINAL, Phase, StepState
 from stepkeep.kernel.people.authority import Caller, OnlyVouched
 from stepkeep.kernel.plan import Plan
@@ -37,6 +37,8 @@ FAR = LATER + 1_000_000_000
 RAN_OUT = NOW - 1
 """The end of a lease that has run out and that no sweep has found yet."""
 SEQ = 50
+ONCE = "once"
+"""The name of the only checkpoint that a handler records."""
 TOKEN = "sha-256 of a token"  # noqa: S105 - nobody's
 NEW_TOKEN = "sha-256 of the token in its place"  # noqa: S105 - nobody's
 WORKER = 1
@@ -49,12 +51,14 @@ _AT = re.compile(r'"at":\d+')
 
 
 class State(NamedTuple):
-    """One state of the model: rows by step number, kept messages by name, and the steps whose worker still lives."""
+    """One state of the model: rows by step number, kept messages by name, the steps whose worker still lives, and those
+    that have recorded their checkpoint, each with whether the claim that holds it did."""
 
     run: Run
     rows: dict[int, Step]
     inbox: tuple[str, ...] = ()
     alive: tuple[int, ...] = ()
+    recorded: tuple[tuple[int, bool], ...] = ()
 
     @property
     def ended(self) -> bool:
@@ -68,6 +72,7 @@ class State(NamedTuple):
             steps=self.rows,
             whole=True,
             waiting=True,
+            recorded={(no, ONCE): self.rows[no].fence - (not mine) for no, mine in self.recorded},
             inbox=tuple(_message(place, name) for place, name in enumerate(self.inbox)),
             outputs=dict.fromkeys((*range(plan.size), *_elements(plan))),
             input=b"null",
@@ -99,7 +104,7 @@ class Codec:
         self._numbers: dict[Any, int] = {}
         self._known: dict[int, int] = {}
         self._things: list[Any] = []
-        self._format = struct.Struct(f"<{len(self.places) + 3}H")
+        self._format = struct.Struct(f"<{len(self.places) + 4}H")
         self._number(None)
 
     def pack(self, state: State) -> bytes:
@@ -108,12 +113,13 @@ class Codec:
             number(state.run),
             number(state.inbox),
             number(state.alive),
+            number(state.recorded),
             *[number(rows.get(no)) for no in self.places],
         )
 
     def unpack(self, packed: bytes) -> State:
-        run, inbox, alive, *rows = (self._things[number] for number in self._format.unpack(packed))
-        return State(run, {row.no: row for row in rows if row is not None}, inbox, alive)
+        run, inbox, alive, recorded, *rows = (self._things[number] for number in self._format.unpack(packed))
+        return State(run, {row.no: row for row in rows if row is not None}, inbox, alive, recorded)
 
     def _number(self, thing: Any) -> int:
         # Most rows are those that were unpacked, and need not be compared by value again. They are kept, so that no
@@ -151,7 +157,15 @@ def after(plan: Plan, state: State, decision: Decision) -> State:
     rows = _spelled(plan, {**state.rows, **changed}, changed)
     holding = {*state.alive, *(row.no for row in decision.claimed)}
     alive = tuple(sorted(no for no in holding if rows[no].worker is not None))
-    return State(_canonical_run(decision.run), rows, kept, alive)
+    return State(_canonical_run(decision.run), rows, kept, alive, _recorded(state, decision, rows))
+
+
+def _recorded(state: State, decision: Decision, rows: Mapping[int, Step]) -> tuple[tuple[int, bool], ...]:
+    """The checkpoints afterwards. A claim of before is over once another one, or none, holds its step."""
+    known = dict(state.recorded)
+    claimed = {step.no for step in decision.claimed}
+    stays = {no: mine and no not in claimed and rows[no].worker is not None for no, mine in known.items()}
+    return tuple(sorted({**stays, **{one.no: True for one in decision.rows.of(Checkpoint)}}.items()))
 
 
 def _kept(state: State, decision: Decision) -> tuple[str, ...]:
@@ -261,7 +275,6 @@ def _canonical_note(note: Note, fences: dict[int, int]) -> Note:
         opening=None if note.opening is None else _canonical_opening(note.opening),
         activation=None if note.activation is None else SEQ,
         violations=(),
-        checkpoints=tuple([replace(one, fence=fences.get(one.fence, 0), at=NOW) for one in note.checkpoints]),
     )
 
 

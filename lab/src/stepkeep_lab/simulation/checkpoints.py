@@ -79,19 +79,16 @@ class Recorded:
     def wrong(self, tables: Tables) -> Iterator[str]:
         """Everything that is wrong with what is stored, after everything has ended."""
         stored: dict[Place, Any] = {}
-        for (_, run_id), rows in tables.steps.items():
-            for no, row in rows.items():
-                for one in () if row.note is None else row.note.checkpoints:
-                    if one.value == "true":
-                        continue  # the answer of ctx.patched, which no handler made
-                    place = (run_id, no, one.name)
-                    if place in stored:
-                        yield f"checkpoints: {place} is stored twice"
-                    stored[place] = msgspec.json.decode(one.value)
-                    if not self._is_made(place, stored[place]):
-                        yield f"checkpoints: {place} is stored as {stored[place]}, which it has not made"
-                    elif one.fence != (stored[place][3] if stored[place][0] == run_id else 0):
-                        yield f"checkpoints: {place} of claim {stored[place][3]} is stored under claim {one.fence}"
+        for (_, run_id), rows in tables.checkpoints.items():
+            for one in rows.values():
+                if one.value == b"true":
+                    continue  # the answer of ctx.patched, which no handler made
+                place = (run_id, one.no, one.name)
+                stored[place] = msgspec.json.decode(one.value)
+                if not self._is_made(place, stored[place]):
+                    yield f"checkpoints: {place} is stored as {stored[place]}, which it has not made"
+                elif stored[place][3] != one.fence:
+                    yield f"checkpoints: {place} of claim {stored[place][3]} is stored under claim {one.fence}"
         for place, value in self.given.items():
             if stored.get(place) != value:
                 yield f"checkpoints: {place} was given {value}, and stored is {stored.get(place)}"

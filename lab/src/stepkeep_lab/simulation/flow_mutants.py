@@ -100,7 +100,9 @@ FLOW_MUTANTS: tuple[Mutant, ...] = (
         "a replay takes calls that are on record for new ones, and they run again",
         (
             Edit(
-                "worker.flows.replay:Flow.__init__", "self._recorded_calls = len(self._known)", "self._recorded_calls = 0"
+                "worker.flows.replay:Flow.__init__",
+                "self._recorded_calls = len(self._known)",
+                "self._recorded_calls = 0",
             ),
         ),
     ),
@@ -210,13 +212,23 @@ FLOW_MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "checkpoint-forgotten",
-        "a retry drops what the earlier attempts of a step have recorded",
+        "what an attempt has recorded is lost with its claim",
         (
             Edit(
-                "kernel.decide.execution:_retry",
-                "retrying = draft.move(step, trigger, due_at=draft.now + pause, **changes)",
-                "retrying = draft.move(step, trigger, due_at=draft.now + pause, "
-                "**{'note': step.note and replace(step.note, checkpoints=()), **changes})",
+                "operations.remote.recorded_checkpoints:CheckpointReader.page",
+                "rows = await self._store.read_checkpoints(*asked)",
+                "rows = [one for one in await self._store.read_checkpoints(*asked) if one.fence == claim.step.fence]",
+            ),
+        ),
+    ),
+    Mutant(
+        "checkpoint-never-read",
+        "an attempt looks for no checkpoints of earlier ones",
+        (
+            Edit(
+                "worker.attempts.checkpoints:AttemptCheckpoints.__init__",
+                "FIRST_CHECKPOINT if job.claim.step.fence > 1 else None",
+                "None",
             ),
         ),
     ),

@@ -8,6 +8,7 @@ from __future__ import annotations
 from stepkeep_lab.simulation.added_mutants import ADDED_MUTANTS
 from stepkeep_lab.simulation.family_mutants import FAMILY_MUTANTS
 from stepkeep_lab.simulation.flow_mutants import FLOW_MUTANTS
+from stepkeep_lab.simulation.limit_mutants import LIMIT_MUTANTS
 from stepkeep_lab.simulation.mutation import Edit, Mutant
 from stepkeep_lab.simulation.remote_mutants import REMOTE_MUTANTS
 
@@ -1368,4 +1369,5 @@ MUTANTS: tuple[Mutant, ...] = (
     *FLOW_MUTANTS,
     *REMOTE_MUTANTS,
     *ADDED_MUTANTS,
+    *LIMIT_MUTANTS,
 )

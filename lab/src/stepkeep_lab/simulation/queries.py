@@ -142,12 +142,12 @@ def runs(tables: Tables, which: RunFilter) -> list[RunRecord]:
 def searched(tables: Tables, which: RunFilter, words: Words, most: int) -> Searched:
     """The newest runs of a filter that have the words."""
     looked_at = runs(tables, replace(which, limit=most))
-    found = [record for record in looked_at if _has(record, words)]
+    found = [record for record in looked_at if _has(tables, record, words)]
     last = looked_at[-1].run.id if looked_at else None
     return Searched(records=found[: which.limit], total=len(found), looked_at=len(looked_at), last=last)
 
 
-def _has(record: RunRecord, words: Words) -> bool:
+def _has(tables: Tables, record: RunRecord, words: Words) -> bool:
     run, details = record.run, record.details
     names = (run.id, details.workflow, details.business_key, details.correlation_id, details.created_by, run.error)
     parts = [*(one.encode() for one in names if one is not None), details.input, details.labels or b""]
@@ -155,6 +155,7 @@ def _has(record: RunRecord, words: Words) -> bool:
         (words.error is None or words.error.encode() in (run.error or "").encode().lower())
         and (words.text is None or words.text.encode() in b"\n".join(parts).lower())
         and all(one in (details.labels or b"") for one in words.labels)
+        and not (words.roots and tables.children.link_of(run.tenant, run.id))
     )
 
 
@@ -321,6 +322,7 @@ def whole_runs(tables: Tables, tenant: str, run_ids: Iterable[str]) -> list[Whol
             outbox=tuple(row for _, row in sorted(tables.outbox[key].items())),
             gates=tuple(row for _, row in sorted(tables.gates[key].items())),
             votes=tuple(tables.votes_of(key)),
+            checkpoints=tuple(tables.checkpoints_of(key)),
         )
         for key in keys
         if key in tables.runs

@@ -31,6 +31,7 @@ from stepkeep.operations.remote.work_messages import (
     claimed,
     queues_of,
     recorded,
+    recorded_checkpoints,
     registered,
     reply_of,
     run_data,
@@ -45,6 +46,7 @@ from stepkeep.worker.remote.membership import RemoteMembership
 from stepkeep.worker.remote.requests import (
     CallsRequest,
     CheckpointRequest,
+    CheckpointsRequest,
     ClaimRequest,
     EvidenceRequest,
     Heartbeat,
@@ -240,6 +242,9 @@ class SimulatedService(RemoteService):
         given = {"run_id": body.run_id, "no": body.no, "fence": body.fence, "name": body.name}
         return {"reply": reply_of(await work.checkpoint(worker_id, **given, value=body.encoded()))}  # type: ignore[arg-type]
 
+    async def _checkpoints(self, work: RemoteWork, worker_id: str, body: CheckpointsRequest) -> Any:
+        return recorded_checkpoints(await work.checkpoints(worker_id, body, (body.seq, body.name)))
+
     async def _calls(self, work: RemoteWork, worker_id: str, body: CallsRequest) -> Any:
         return recorded(await work.calls(worker_id, body, start=body.start, until=body.until))
 
@@ -268,6 +273,7 @@ BODIES: dict[str, type] = {
     "renew": RenewRequest,
     "report": ReportRequest,
     "checkpoint": CheckpointRequest,
+    "checkpoints": CheckpointsRequest,
     "calls": CallsRequest,
     "evidence": EvidenceRequest,
     "inputs": InputsRequest,

@@ -42,6 +42,7 @@ from stepkeep_lab.simulation.families import is_anything_left, with_children
 from stepkeep_lab.simulation.faults import Fault
 from stepkeep_lab.simulation.flows import with_flows
 from stepkeep_lab.simulation.handlers import make_registry
+from stepkeep_lab.simulation.limited import change_rules, with_limits
 from stepkeep_lab.simulation.loop import Process, Stalled
 from stepkeep_lab.simulation.migrated import other_versions
 from stepkeep_lab.simulation.people import People
@@ -159,6 +160,7 @@ class _Simulation:
             self._harm(places, server),
         ]
         work.append(Staff(stage, server, people.hurry).change())
+        work.append(change_rules(stage, server))
         if scenario.letters:
             work.append(people.write_letters(scenario.letters))
         if maybe(stage.random("messages by key"), SENT_BY_KEY):
@@ -221,6 +223,8 @@ class _Simulation:
             if scenario.continued and not scenario.letters:
                 chance = self._stage.random(f"continued:{place}")
                 drawn = with_successors(drawn, chance, scenario.continued, plans if scenario.families else ())
+            if scenario.limits:
+                drawn = with_limits(drawn, self._stage.random(f"limits:{place}"), scenario.limits)
             if scenario.sinks:
                 drawn = with_hooks(drawn)
             plan = await publish(transactor, drawn, caller=Caller(TENANT, "ann"))

@@ -27,6 +27,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     `flows` is which share of the steps is a flow, whose calls are steps too. `rollouts` is which share of the worker
     processes has other code of flows, which fits no run of the usual code.
     `continued` is which share of the workflows is a flow that continues as new.
+    `limits` is which share of the steps counts under limits, `rules` how often an operator changes their rules.
     `remote` is how many more workers there are that reach the service alone, and no database.
     `letters` is how many messages the first run is sent one by one before it may go on: each is a journal entry.
     """
@@ -94,6 +95,8 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     rollouts: float = 0.0
     planners: float = 0.0
     continued: float = 0.0
+    limits: float = 0.0
+    rules: float = 0.0
     remote: int = 0
     letters: int = 0
     long: bool = False
@@ -456,6 +459,23 @@ CORNERS: dict[str, dict[str, Any]] = {
         "long": False,
         "bias": ONLY_WORK | {"gate": 0.6, "hold": 0.4, "nobody": 0.7},
     },
+    # Nearly every step counts under a limit, and claims, losses and changed rules meet under few keys.
+    "full keys": {
+        **PLAIN,
+        "kill": 0.4,
+        "drain": 0.3,
+        "fail": 0.2,
+        "limits": 0.9,
+        "rules": 0.6,
+        "steps": 4,
+        "runs": 16,
+        "workers": 3,
+        "concurrency": 4,
+        "work": 1.0,
+        "chaos": 40.0,
+        "long": False,
+        "bias": ONLY_WORK | {"exact": 0.2, "rules": 0.3},
+    },
     # Workers end while rules are yet to run, more often than steps may lose a lease; their runs go on without them.
     "lost while judged": {
         **PLAIN,
@@ -537,6 +557,7 @@ def draw(seed: int) -> Scenario:
             **_flows(seed),
             **_planners(seed),
             **_continued(seed),
+            **_limited(seed),
             **_remote(seed),
             **random.choice(THEMES),
             **_corner(seed),
@@ -614,6 +635,13 @@ def _continued(seed: int) -> dict[str, Any]:
     """Workflows that continue as new. Drawn apart, like a corner."""
     random = Random(f"continued:{seed}")  # noqa: S311 - chance that must come out the same again
     return {"continued": random.choice((0.2, 0.4))} if random.random() < 0.15 else {}
+
+
+def _limited(seed: int) -> dict[str, Any]:
+    """Steps that count under limits. Drawn apart, like a corner."""
+    random = Random(f"limited:{seed}")  # noqa: S311 - chance that must come out the same again
+    is_limited, share, rules = random.random() < 0.15, random.choice((0.3, 0.6, 1.0)), random.choice((0.0, 0.5, 1.0))
+    return {"limits": share, "rules": rules} if is_limited else {}
 
 
 def _remote(seed: int) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
+from itertools import groupby
 from typing import Any, Protocol, TypeVar
 
 import msgspec
@@ -19,7 +20,19 @@ from stepkeep.kernel.decide.decision import Involved
 from stepkeep.kernel.definition import QueueSpec
 from stepkeep.kernel.errors import Broken, Contended, InvariantBroken, Unreadable
 from stepkeep.kernel.machine.journal import SealedEntry
-from stepkeep.kernel.machine.rows import Attempt, Details, Gate, Message, OutboxEntry, Run, Step, Vote, Worker, is_unfit
+from stepkeep.kernel.machine.rows import (
+    Attempt,
+    Checkpoint,
+    Details,
+    Gate,
+    Message,
+    OutboxEntry,
+    Run,
+    Step,
+    Vote,
+    Worker,
+    is_unfit,
+)
 from stepkeep.kernel.machine.states import RunState, WorkerState
 from stepkeep.kernel.plan import NO_QUEUE
 from stepkeep.store.bounds import check_revision, check_version, check_worker
@@ -44,6 +57,7 @@ from stepkeep.store.positions import position_number
 from stepkeep.store.protocol import NO_RESULTS, Store, Transaction
 from stepkeep.store.reading import quarantined
 from stepkeep.store.records import (
+    FIRST_CHECKPOINT,
     FIRST_GATE,
     FIRST_MESSAGE,
     Backlog,
@@ -610,6 +624,22 @@ class ModelStore(Store):
     async def read_votes(self, tenant: str, run_id: str) -> list[Vote]:
         return await self._look("read", lambda: self._tables.votes_of((tenant, run_id)))
 
+    async def read_checkpoints(
+        self, tenant: str, run_id: str, no: int, after: tuple[int, str] = FIRST_CHECKPOINT, limit: int = 100
+    ) -> list[Checkpoint]:
+        def look() -> list[Checkpoint]:
+            mine = [one for one in self._tables.checkpoints_of((tenant, run_id)) if one.no == no]
+            return [one for one in mine if (one.seq, one.name) > after][:limit]
+
+        return await self._look("read", look)
+
+    async def newest_checkpoints(self, tenant: str, run_id: str, limit: int = 100) -> list[Checkpoint]:
+        def look() -> list[Checkpoint]:
+            rows = self._tables.checkpoints_of((tenant, run_id))
+            return [one for _, mine in groupby(rows, lambda one: one.no) for one in list(mine)[-limit:]]
+
+        return await self._look("read", look)
+
     async def add_signed_heads(self, signed: Sequence[SignedHead]) -> None:
         def work() -> None:
             for one in signed:
@@ -779,7 +809,7 @@ class ModelStore(Store):
         with_messages: bool = True,
     ) -> list[WholeRun]:
         found = await self._look("read", lambda: queries.whole_runs(self._tables, tenant, run_ids))
-        bare = {"messages": (), "outbox": (), "gates": (), "votes": ()}
+        bare = {"messages": (), "outbox": (), "gates": (), "votes": (), "checkpoints": ()}
         return found if with_messages else [replace(whole, **bare) for whole in found]
 
     async def delete_runs(self, tenant: str, run_ids: Sequence[str]) -> list[str]:

@@ -14,6 +14,7 @@ from stepkeep.kernel.errors import Contended, InvariantBroken
 from stepkeep.kernel.machine.journal import SealedEntry
 from stepkeep.kernel.machine.rows import (
     Attempt,
+    Checkpoint,
     ChildMode,
     Consumed,
     Details,
@@ -83,6 +84,7 @@ class Tables:
         self.outbox: dict[RunKey, dict[tuple[int, int], OutboxEntry]] = {}
         self.gates: dict[RunKey, dict[tuple[int, int], Gate]] = {}
         self.votes: dict[RunKey, dict[tuple[int, int, str], Vote]] = {}
+        self.checkpoints: dict[RunKey, dict[tuple[int, str], Checkpoint]] = {}
         self.adoptions: dict[RunKey, tuple[AdoptionRow, ...]] = {}
         self.idempotency: dict[KeyPlace, IdempotencyKey] = {}
         self.business: dict[BusinessKey, str] = {}
@@ -352,6 +354,11 @@ class Tables:
             if (vote.no, vote.activation, vote.person) in mine:
                 raise Contended("a person decides once about a gate")
             mine[vote.no, vote.activation, vote.person] = vote
+        for recorded in rows.of(Checkpoint):
+            known = self.checkpoints.setdefault((recorded.tenant, recorded.run_id), {})
+            if (recorded.no, recorded.name) in known:
+                raise InvariantBroken("a checkpoint never changes")
+            known[recorded.no, recorded.name] = recorded
         for asked in rows.of(Requesters):
             key = (asked.tenant, asked.run_id)
             self.details[key] = replace(self.details[key], asked_before=asked.asked_before)
@@ -367,6 +374,11 @@ class Tables:
         """The decisions about the gates of a run, in order."""
         rows = self.votes.get(key, {}).values()
         return sorted(rows, key=lambda one: (one.no, one.activation, one.at, one.person))
+
+    def checkpoints_of(self, key: RunKey) -> list[Checkpoint]:
+        """What the handlers of a run recorded, by step, in order."""
+        rows = self.checkpoints.get(key, {}).values()
+        return sorted(rows, key=lambda one: (one.no, one.seq, one.name))
 
     def _change_gate(self, change: GateChange) -> None:
         mine = self.gates[change.tenant, change.run_id]
@@ -410,6 +422,7 @@ class Tables:
         self.limits.delete(key)
         self.signed_heads.pop(key, None)
         self.votes.pop(key)
+        self.checkpoints.pop(key, None)
         self.evidence.pop(key, None)
         self.payloads.pop(key, None)
         for cursor in self.deliveries.of_run(key):

@@ -1,4 +1,4 @@
-"""The last part of a differential life: children, resources, execution slots and jobs, the same on model and store.
+"""The last part of a differential life: children, resources, limits, slots and jobs, the same on model and store.
 
 Chance seldom ends a child between its recall and its cancel, or lets two steps ask for one resource. This does, in
 every life, through the operations that workers use; jobs go through the store itself. Both tenants have the same ids,
@@ -13,23 +13,27 @@ from typing import Any
 from msgspec.structs import replace
 
 from stepkeep.kernel.decide.decision import Claimer
-from stepkeep.kernel.definition import SECOND, Definition, Handler, StepDefinition, SubWorkflow, Wait
+from stepkeep.kernel.decide.limits import LimitRule
+from stepkeep.kernel.definition import SECOND, Definition, Handler, Limit, StepDefinition, SubWorkflow, Wait
 from stepkeep.kernel.machine.rows import Child, ChildTodo, Worker
 from stepkeep.kernel.people.authority import Caller
 from stepkeep.kernel.plan import Plan
 from stepkeep.operations.children.children import ChildSweep
 from stepkeep.operations.continuation import pausing, quarantine
+from stepkeep.operations.limits.limits import set_limit
 from stepkeep.operations.limits.slots import SlotSweep
 from stepkeep.operations.people import people
 from stepkeep.operations.pipeline import workers
 from stepkeep.operations.pipeline.transact import Claim
 from stepkeep.store.change import RunKey
+from stepkeep.store.limits import KeyInUse
 from stepkeep.store.protocol import Store
 from stepkeep.store.rows import (
     Job,
     JobAction,
     JobRun,
     JobState,
+    LimitLine,
     RunOutcome,
 )
 from stepkeep_lab.storecheck.bench import ACTOR, Bench, gate, report_of, task
@@ -38,6 +42,7 @@ OnBoth = Callable[[Callable[[Bench, int], Awaitable[Any]], str], Awaitable[list[
 """Does something on the model and on the store, which must answer alike."""
 
 NEEDY = Handler(name="needy")
+KEEPER = Handler(name="keeper")
 
 
 def _child(name: str, order: int, **options: Any) -> StepDefinition:
@@ -59,8 +64,19 @@ NEEDS = Definition(
     ),
 )
 URGENT = replace(NEEDS, name="needs-first", priority=3)
+LIMITS = ("api", "gpu", "mail")
+KEYED = Limit(name="api", per="${{ input.customer }}", running=1)
+LIMITED = Definition(
+    name="limited",
+    version=1,
+    steps=(
+        task("one", 0, executor=KEEPER, limits=(KEYED, Limit(name="gpu", running=2, weight=2))),
+        task("two", 1, executor=KEEPER, limits=(Limit(name="mail", rate=1, period=3600 * SECOND),)),
+    ),
+)
 NARROW = Definition(name="narrow", version=1, steps=(gate("wait", wait=Wait(event="paid")),), slots=1)
 OTHER = replace(NARROW, name="narrow-too", priority=2)
+EVERY = (BELOW, ABOVE, NEEDS, URGENT, LIMITED, NARROW, OTHER)
 
 JOBS = tuple(f"00000000-0000-7000-8000-00000000000{number}" for number in range(4))
 """The ids of jobs, and of the runs that they act on."""
@@ -81,9 +97,10 @@ class Composition:
         self._claims: list[list[Claim]] = [[], []]
 
     async def begin(self) -> None:
-        plans = {one.name: await self._publish(one) for one in (BELOW, ABOVE, NEEDS, URGENT, NARROW, OTHER)}
+        plans = {one.name: await self._publish(one) for one in EVERY}
         await self._children(plans["above"])
         await self._resources([plans["needs"], plans["needs"], plans["needs-first"]])
+        await self._limits(plans["limited"])
         await self._slots([plans["narrow"], plans["narrow"], plans["narrow-too"], plans["narrow"]])
         await self._jobs()
 
@@ -97,6 +114,7 @@ class Composition:
                 "due": await _due_children(store),
                 "held": await store.resources.read_holds(tenant),
                 "waits": await self._waiting(bench),
+                "limits": await self._read_limits(bench),
                 "slots": await self._read_slots(store),
                 "jobs": await _read_jobs(store, tenant),
             }
@@ -186,27 +204,32 @@ class Composition:
     async def _resources(self, plans: Sequence[Sequence[Plan]]) -> None:
         """Steps of three runs ask for one resource: alone, together, and again after one has ended."""
         runs = [await self._start(one, "a run that needs resources") for one in plans]
-        by: dict[str, Any] = {"tenant": self._tenant, "app": "needy", "capacity": 9, "owner": None}
-        rows: list[Worker] = await self._on_both(
-            lambda bench, _: workers.register(bench.store, **by), "register at last"
-        )
+        rows = await self._register("needy")
         await self._aside(runs[0], "waits while a run is quarantined", lambda store: self._of_runs(store, runs))
         await self._paused(runs[1])
         for turn in range(TURNS):
-
-            async def claim(bench: Bench, place: int) -> Any:
-                queues = frozenset(await _queues_of(bench.store, self._tenant, NEEDY))
-                row = rows[place]
-                claimer = Claimer(actor=row.id, worker=row.no, lease=600 * SECOND, slots=9, queues=queues)
-                found = await bench.transactor.claim(claimer, limit=9) or await bench.transactor.claim(claimer, limit=9)
-                self._claims[place] += found
-                return found
-
-            await self._on_both(claim, "claim with resources")
+            await self._claim(rows, NEEDY)
             await self.look()
             if turn + 1 < TURNS:
                 await self._report(1)
                 await self.look()
+
+    async def _register(self, app: str) -> list[Worker]:
+        by: dict[str, Any] = {"tenant": self._tenant, "app": app, "capacity": 9, "owner": None}
+        return await self._on_both(lambda bench, _: workers.register(bench.store, **by), "register at last")
+
+    async def _claim(self, rows: Sequence[Worker], handler: Handler) -> None:
+        """Claim every step of a handler that has what it needs."""
+
+        async def act(bench: Bench, place: int) -> Any:
+            queues = frozenset(await _queues_of(bench.store, self._tenant, handler))
+            row = rows[place]
+            claimer = Claimer(actor=row.id, worker=row.no, lease=600 * SECOND, slots=9, queues=queues)
+            found = await bench.transactor.claim(claimer, limit=9) or await bench.transactor.claim(claimer, limit=9)
+            self._claims[place] += found
+            return found
+
+        await self._on_both(act, "claim what is set aside")
 
     async def _report(self, count: int) -> None:
         """The steps that were claimed first end, and give their resources back."""
@@ -238,6 +261,86 @@ class Composition:
             await store.resources.find_waiting(queues, 9, key) for key in (None, *((self._tenant, one) for one in runs))
         ]
         return [[(one.tenant, one.run_id, one.no) for one in some] for some in found]
+
+    # -- limits ------------------------------------------------------------------------------------------------------
+    async def _limits(self, plans: Sequence[Plan]) -> None:
+        """Steps of runs meet under keys, wait for one another, and go on; rules change meanwhile."""
+        before = len(self._claims[0])
+        runs = [await self._start(plans, "a limited run", f'{{"customer":"{name}"}}') for name in "aab"]
+        rows = await self._register("keeper")
+        await self._claim(rows, KEEPER)
+        await self.look()
+        await self._aside(runs[1], "parked while the run is quarantined", self._read_lines)
+        await self._paused(runs[1])
+        for rule, later, ended in (
+            (LimitRule(running=4), -5 * SECOND, 0),
+            (None, -5 * SECOND, 2),
+            (None, 5 * SECOND, 1),
+            (None, -5 * SECOND, 1),
+        ):
+            await self._change_rule(rule, later)
+            await self.look()
+            await self._claim(rows, KEEPER)
+            await self.look()
+            await self._report_from(before, ended)
+            await self.look()
+        await self._on_both(lambda bench, _: bench.store.limits.forget_keys(-SECOND, 1), "forget a key")
+
+    async def _change_rule(self, rule: LimitRule | None, later: int) -> None:
+        async def act(bench: Bench, _: int) -> Any:
+            if rule is not None:
+                await set_limit(bench.store, "gpu", rule, None, "more of them", **self._by)
+            for name in LIMITS:
+                await bench.store.limits.wake(self._tenant, name, later)
+            bench.transactor.limit_rules.forget(self._tenant)
+
+        await self._on_both(act, "change a rule")
+
+    async def _report_from(self, first: int, count: int) -> None:
+        """Claims of limited steps end; those with resources are kept."""
+
+        async def act(bench: Bench, place: int) -> Any:
+            mine = self._claims[place][first : first + count]
+            del self._claims[place][first : first + count]
+            return await bench.transactor.report([report_of(one) for one in mine], None)
+
+        await self._on_both(act, "give places back")
+
+    async def _read_limits(self, bench: Bench) -> Any:
+        limits, tenant = bench.store.limits, self._tenant
+        keys = {name: await limits.read_keys(tenant, name, "", 9) for name in LIMITS}
+        return {
+            "use": await limits.count_use(tenant),
+            "keys": {name: [_moment(one) for one in found] for name, found in keys.items()},
+            "pages": [_moment(one) for place in ("", "a") for one in await limits.read_keys(tenant, "api", place, 1)],
+            "holds": [
+                (one.run_id, one.no, one.weight, one.step)
+                for name, found in keys.items()
+                for each in found
+                for one in await limits.read_holds(tenant, name, each.key, 1)
+            ],
+            "waits": [replace(one, queue=0) for run in self._runs for one in await limits.read_waits(tenant, run)],
+            "lines": await self._read_lines(bench.store),
+            "due": await limits.has_due(),
+        }
+
+    async def _read_lines(self, store: Store) -> Any:
+        """The lines of all queues that are due, and the steps in them."""
+        limits, queues = store.limits, [number for number, _ in await store.list_queues(self._tenant)]
+        due = await limits.find_due(queues, 9)
+        keeper = await _queues_of(store, self._tenant, KEEPER)
+        lines = [
+            LimitLine(self._tenant, name, key, queue)
+            for name, key in (("api", "a"), ("gpu", ""), ("mail", ""))
+            for queue in keeper
+        ]
+        parked = [await limits.find_parked(line, limit) for line in lines for limit in (9, 1)]
+        return {
+            "due": sorted((one.line.name, one.line.key, one.key.held, len(one.key.freed)) for one in due),
+            "first": len(await limits.find_due(queues, 1)),
+            "none": await limits.find_due((), 9),
+            "parked": [[(one.run_id, one.no) for one in found] for found in parked],
+        }
 
     # -- slots -------------------------------------------------------------------------------------------------------
     async def _slots(self, plans: Sequence[Sequence[Plan]]) -> None:
@@ -321,8 +424,9 @@ class Composition:
         await self._on_both(act, f"publish {definition.name}")
         return plans
 
-    async def _start(self, plans: Sequence[Plan], what: str) -> str:
-        started = (await self._on_both(lambda bench, place: bench.begin(plans[place], **self._by), f"start {what}"))[0]
+    async def _start(self, plans: Sequence[Plan], what: str, given: str = "{}") -> str:
+        options = {**self._by, "input": given.encode()}
+        started = (await self._on_both(lambda bench, place: bench.begin(plans[place], **options), f"start {what}"))[0]
         self._runs.append(started.run_id)
         return str(started.run_id)
 
@@ -348,6 +452,11 @@ class Composition:
         await self._on_both(lambda bench, _: quarantine.quarantine(bench.transactor, run, **by), "set aside at last")
         await self._on_both(lambda bench, _: read(bench.store), what)
         await self._on_both(lambda bench, _: quarantine.release(bench.transactor, run, **by), "release at last")
+
+
+def _moment(one: KeyInUse) -> tuple[str, int, int, bool]:
+    """A key without the time of its rate, which is that of a claim."""
+    return one.key, one.held, one.waiting, one.tat > 0
 
 
 async def _grant(bench: Bench) -> int:

@@ -1,4 +1,4 @@
-"""Planted bugs in the SQL of children, resources, execution slots and jobs. `mutants` adds them to its list."""
+"""Planted bugs in the SQL of children, resources, limits, slots and jobs. `mutants` adds them to its list."""
 
 from __future__ import annotations
 
@@ -253,6 +253,79 @@ RESOURCES = (
     ),
 )
 
+LIMITS = (
+    *_on_both(
+        "end_limit_holds",
+        "places-of-all-tenants-freed",
+        "the end of a claim frees the places of another tenant's step with the same id",
+        "where (tenant, run_id, no, fence) in (\n    select value->>0,",
+        "where (run_id, no, fence) in (\n    select",
+    ),
+    *_on_both(
+        "save_freed_limit_keys",
+        "place-counted-on",
+        "the end of a claim does not count its place as free",
+        "held = limit_keys.held - excluded.held",
+        "held = limit_keys.held",
+    ),
+    *_on_both(
+        "save_limit_keys",
+        "freed-grants-told-again",
+        "grants that ended are told by every later grant of their key",
+        ", freed = '[]'",
+        "",
+    ),
+    *_on_both(
+        "find_due_limit_lines",
+        "sleeping-line-due",
+        "lines that wait for the end of a claim are looked at",
+        "limit_lines.due_at <= ",
+        "coalesce(limit_lines.due_at, 0) <= ",
+    ),
+    *_on_both(
+        "find_parked_steps",
+        "quarantined-step-in-line",
+        "a parked step of a quarantined run is offered to claims",
+        "q.released_at is null",
+        "false",
+    ),
+    *_on_both(
+        "drop_limit_lines",
+        "line-dropped-with-steps",
+        "a line goes while steps wait in it, which nothing looks for any more",
+        "and w.queue = limit_lines.queue",
+        "and w.queue <> limit_lines.queue",
+    ),
+    *_on_both(
+        "park_steps",
+        "parked-step-proposed",
+        "a step that is parked is looked for like one that is set aside",
+        "ready_at + 100000000000000000",
+        "ready_at + 0",
+    ),
+    *_on_both(
+        "wake_limit_lines",
+        "freed-line-asleep",
+        "a line under a key that has a place again is looked at much later",
+        "set due_at = ?2",
+        "set due_at = 100000000000000000 + ?2",
+    ),
+    *_on_both(
+        "wake_limit",
+        "changed-rule-asleep",
+        "the lines of a limit whose rule has changed stay asleep",
+        "where tenant = ?1 and name = ?2",
+        "where tenant = ?1 and name = ?2 and due_at is not null",
+    ),
+    *_on_both(
+        "forget_limit_keys",
+        "held-key-forgotten",
+        "a key under which places are held is forgotten",
+        "k.held = 0 and ",
+        "",
+    ),
+)
+
 SLOTS = (
     *_on_both(
         "count_held_slots",
@@ -428,4 +501,4 @@ JOBS = (
     ),
 )
 
-COMPOSITION_MUTANTS: tuple[SqlMutant, ...] = (*CHILDREN, *RESOURCES, *SLOTS, *JOBS)
+COMPOSITION_MUTANTS: tuple[SqlMutant, ...] = (*CHILDREN, *RESOURCES, *LIMITS, *SLOTS, *JOBS)

@@ -1131,6 +1131,22 @@ MUTANTS: tuple[SqlMutant, ...] = (
     ),
     _on(
         POSTGRES,
+        "find_worded",
+        "roots-any",
+        "a parent counts as a child where runs without a parent are looked for",
+        "children.child_id = asked.run_id",
+        "children.run_id = asked.run_id",
+    ),
+    _on(
+        SQLITE,
+        "find_worded",
+        "roots-any",
+        "a parent counts as a child where runs without a parent are looked for",
+        "c.child_id = asked.value",
+        "c.run_id = asked.value",
+    ),
+    _on(
+        POSTGRES,
         "has_other_tenants",
         "tenants-above",
         "tenants whose names come later are not seen, so that root runs commands beside them",

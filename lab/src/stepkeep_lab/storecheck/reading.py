@@ -78,10 +78,11 @@ async def _of_tenant(store: Store, tenant: str, records: Sequence[RunRecord], ke
         "worded runs": [
             await store.search_runs(
                 RunFilter(tenant=tenant, states=states, before=ids[1] if len(ids) > 1 else None, limit=2),
-                Words(text="small"),
+                words,
                 most=5,
             )
             for states in ((), UNFINISHED)
+            for words in (Words(text="small"), Words(roots=True))
         ],
         "erred runs": await store.list_runs(RunFilter(tenant=tenant, erred=True)),
         "unfinished": await store.count_unfinished(tenant, 4),
@@ -156,6 +157,8 @@ async def _of_run(store: Store, tenant: str, run: str) -> dict[str, Any]:
         f"runs like {run}": await store.find_reruns(tenant, run),
         f"gates of {run}": await store.read_gates(tenant, run),
         f"decisions of {run}": await store.read_votes(tenant, run),
+        f"checkpoints of {run}": await store.newest_checkpoints(tenant, run, 2),
+        f"later checkpoints of {run}": await store.read_checkpoints(tenant, run, 0, (2, "a"), 2),
     }
 
 

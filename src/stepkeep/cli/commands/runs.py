@@ -17,6 +17,7 @@ from stepkeep.cli.arguments import (
     OfBusinessKey,
     OfCorrelationId,
     OfWorkflow,
+    Roots,
     Text,
     Texts,
     arg,
@@ -52,6 +53,7 @@ def runs(
     since: Annotated[Text, opt("--since", "TIME", "Created since: 2026-11-03T10:15Z, or 2h ago.")] = None,
     until: Annotated[Text, opt("--until", "TIME", "Created until then.")] = None,
     error: Annotated[Text, opt("--error", "TEXT", "Only runs with this in their error.")] = None,
+    roots: Roots = False,
     limit: Annotated[int, opt("--limit", "At most this many.", bounds_of="runs limit")] = DEFAULT_LIMIT,
     before: Annotated[Text, CURSOR] = None,
     every: Annotated[bool, opt("--all", "Look at every run for labels and texts.", show_default=False)] = False,
@@ -128,6 +130,7 @@ def _again(given: Mapping[str, Any]) -> list[str]:
         value = given[name]
         for one in value if isinstance(value, list) else [] if value is None else [value]:
             words += [f"--{name.replace('_', '-')}", one]
+    words += ["--roots"] if given["roots"] else []
     return words if given["limit"] == DEFAULT_LIMIT else [*words, "--limit", str(given["limit"])]
 
 
@@ -242,6 +245,7 @@ def start(
     until: Annotated[Text, opt("--until", "TIME", "Created until then.")] = None,
     error: Annotated[Text, opt("--error", "TEXT", "With this in their error.")] = None,
     text: Annotated[Text, opt("--text", "TEXT", "With this anywhere.")] = None,
+    roots: Roots = False,
     compensate: Annotated[bool, opt("--compensate", "With cancel: undo what the runs did.")] = False,
     reason: Annotated[str, opt("--reason", "TEXT", "Kept with each run; not with rerun.")] = "",
     dry_run: Annotated[bool, opt("--dry-run", "Only say which runs they are.")] = False,

@@ -20,7 +20,7 @@ from stepkeep.conformance.report import Code, Finding, quoted
 from stepkeep.conformance.schema import HEAD
 from stepkeep.conformance.words.dialect_line import has_hash
 from stepkeep.conformance.words.replay import Arrows, Oath
-from stepkeep.conformance.words.shown import facts_of, is_final
+from stepkeep.conformance.words.shown import FACTS, facts_of, is_final
 from stepkeep.dialects.dialect import Judged
 from stepkeep.dialects.grounds import FACTUAL, FINAL, Seen, fact_of
 from stepkeep.dialects.projection import ShownArrow
@@ -32,13 +32,12 @@ Numbered = tuple[int, Doc]
 EVENTS = {"run_state_transition": "run", "step_state_transition": "step"}
 """The lines of the canonical log that a projection reads."""
 
-BASICS = ("tenant", "run_id", "seq", "at", "hop", "event", "actor")
-RUN_COPIED = ("correlation_id", "category", "error")
-STEP_COPIED = (*RUN_COPIED, "attempt", "fence", "duration_seconds", "due_at", "of")
+RUN_COPIED = ("category", "error")
+STEP_COPIED = ("attempt", "fence", "duration_seconds", "due_at", "digest", *RUN_COPIED)
+"""What a told line has from the canonical one, in the order in which an export writes it."""
 GATES = frozenset({"gate_opened", "held"})
 OWN_CHAIN = frozenset({"hash", "chain", "line", "lines"})
 """What belongs to the chain of a dialect's log, which `replay.py` checks."""
-FACTS = ("kind", "order", "depends_on", "max_attempts", "on_failure", "completion")
 OF_RUN = ("workflow", "version", "steps")
 
 _encode, _sorted = msgspec.json.Encoder().encode, msgspec.json.Encoder(order="sorted").encode
@@ -48,8 +47,8 @@ _decode = msgspec.json.decode
 class Telling:
     """The lines of one run in a dialect, made from those of its canonical log."""
 
-    def __init__(self, judged: Judged, contract: Contract | None) -> None:
-        self._judged, self._contract = judged, contract
+    def __init__(self, judged: Judged, contract: Contract | None, written_in: str = "") -> None:
+        self._judged, self._contract, self._written_in = judged, contract, written_in
         self._facts: dict[str, dict[str, Any]] = {}
         self._projection = judged.projection()
         self._state, self._phases = "", dict[str, str]()
@@ -75,62 +74,63 @@ class Telling:
             return
         if kind == "run":
             self._state = line["to_state"]
-        place = self._rule(said)
         if (digest := said.get("digest")) is not None:
             self._untold[said["no"]] = digest
-        for shown in self._projection.feed(self._seen(kind, line, place)):
-            yield self._line(line, shown, place)
+        for shown in self._projection.feed(self._seen(kind, line)):
+            yield self._line(line, shown)
         if line["trigger"] in GATES:
             self._untold.pop(said["no"], None)
 
     def _rule(self, said: Doc) -> PlannedRule | None:
+        """The step that a line is about, as far as the definition tells of it."""
         if self._contract is None:
             return None
         no = said["no"] if "no" in said else self._contract.numbers.get(str(said.get("of")))
         return None if no is None else self._contract.places.get(no)
 
-    def _seen(self, kind: str, line: Doc, place: PlannedRule | None) -> Seen:
+    def _seen(self, kind: str, line: Doc) -> Seen:
         said, trigger = line["metadata"], line["trigger"]
         name, phase = said.get("step") or line["entity_id"], "main"
         if kind == "step":
-            phase = self._phases.get(name) or self._phase(name, place)
-        fact = ""
-        if trigger in FACTUAL:
-            about = self._facts.get(str(said.get("step") or said.get("of")), {})
-            known = place if place is not None and place.rule is not None else None
-            fact = fact_of(
-                trigger,
-                str(said.get("event")),
-                attempt=said.get("attempt"),
-                limit=about.get("max_attempts") if known is None else known.retry.max_attempts,
-                category=said.get("category"),
-                policy=about.get("on_failure") if known is None or known.rule is None else known.rule.on_failure,
-                step=said.get("step"),
-                of=said.get("of"),
-            )
+            phase = self._phases.get(name) or self._phase(name, self._rule(said))
+        fact = self._fact(trigger, said) if trigger in FACTUAL else ""
         return Seen(kind, name, line["from_state"], trigger, line["to_state"], phase, fact)
+
+    def _fact(self, trigger: str, said: Doc) -> str:
+        about, place = self._facts.get(str(said.get("step") or said.get("of")), {}), self._rule(said)
+        limit, policy = about.get("max_attempts"), about.get("on_failure")
+        if place is not None and place.rule is not None:
+            limit, policy = place.retry.max_attempts, place.rule.on_failure
+        return fact_of(
+            trigger,
+            str(said.get("event")),
+            attempt=said.get("attempt"),
+            limit=limit,
+            category=said.get("category"),
+            policy=policy,
+            step=said.get("step"),
+            of=said.get("of"),
+        )
 
     def _phase(self, name: str, place: PlannedRule | None) -> str:
         is_last = place is not None and is_final(place, self._judged)
         phase = self._phases[name] = FINAL if is_last else PHASES.get(self._state, "main")
         return phase
 
-    def _line(self, line: Doc, shown: ShownArrow, place: PlannedRule | None) -> dict[str, Any]:
+    def _line(self, line: Doc, shown: ShownArrow) -> dict[str, Any]:
         said, of_step = line["metadata"], shown.kind in ("step", "undo")
-        told: dict[str, Any] = {name: said[name] for name in BASICS}
-        told["because"] = line["trigger"]
-        for name in STEP_COPIED if of_step else RUN_COPIED:
-            if name in said:
-                told[name] = said[name]
+        told: dict[str, Any] = {"tenant": said["tenant"], "run_id": said["run_id"]}
+        if "correlation_id" in said:
+            told["correlation_id"] = said["correlation_id"]
+        told |= {"dialect": self._judged.name, "written_in": self._written_in, "line": 0}
+        told |= {"seq": said["seq"], "at": said["at"], "hop": said["hop"]}
+        told |= {"because": line["trigger"], "event": said["event"], "actor": said["actor"]}
         if self._detail is not None:
             told["detail"], self._detail = self._detail, None
         if of_step:
-            self._of_step(told, line, shown, place)
+            self._of_step(told, line, shown)
         else:
-            self.shown = shown.target
-            if (of := said.get("step", said.get("of"))) is not None:
-                told["of"] = of
-            told |= self._of_run() if shown.source is None else {}
+            self._of_run(told, said, shown)
         if shown.ground != line["trigger"]:
             told["ground"] = shown.ground
         if shown.extension:
@@ -147,26 +147,38 @@ class Telling:
             "metadata": told,
         }
 
-    def _of_step(self, told: dict[str, Any], line: Doc, shown: ShownArrow, place: PlannedRule | None) -> None:
+    def _of_step(self, told: dict[str, Any], line: Doc, shown: ShownArrow) -> None:
         said = line["metadata"]
         told["step"], told["no"] = said["step"], said["no"]
-        if "attempt" in said:
-            is_free = line["trigger"] == "lease_lost" and place is not None and not place.retry.counts_losses
-            told["retry_count"] = said["attempt"] - (line["to_state"] != "retrying" or is_free)
-        if line["trigger"] == "claimed":
-            told["worker"] = said["actor"]
-        if (digest := self._untold.pop(said["no"], None)) is not None:
-            told["digest"] = digest
         if shown.source is None:
+            place = self._rule(said)
             known = place is not None and place.rule is not None
             told |= facts_of(place) if known and place is not None else self._facts.get(said["step"], {})
+        if "of" in said:
+            told["of"] = said["of"]
+        for name in STEP_COPIED:
+            value: Any = self._untold.pop(said["no"], None) if name == "digest" else said.get(name)
+            if value is not None:
+                told[name] = value
+            if name == "attempt" and value is not None:
+                is_retried = line["to_state"] == "retrying" and not self._is_free_loss(line)
+                told["retry_count"] = value - (not is_retried)
+        if line["trigger"] == "claimed":
+            told["worker"] = said["actor"]
 
-    def _of_run(self) -> dict[str, Any]:
-        if self._contract is None:
-            return {}
-        document = self._contract.document
-        final = sum(is_final(place, self._judged) for place in self._contract.places.values())
-        return {"workflow": document.name, "version": document.version, "steps": self._contract.size - final}
+    def _is_free_loss(self, line: Doc) -> bool:
+        place = self._rule(line["metadata"]) if line["trigger"] == "lease_lost" else None
+        return place is not None and not place.retry.counts_losses
+
+    def _of_run(self, told: dict[str, Any], said: Doc, shown: ShownArrow) -> None:
+        self.shown = shown.target
+        if shown.source is None and self._contract is not None:
+            document = self._contract.document
+            final = sum(is_final(place, self._judged) for place in self._contract.places.values())
+            told |= {"workflow": document.name, "version": document.version, "steps": self._contract.size - final}
+        if (of := said.get("step", said.get("of"))) is not None:
+            told["of"] = of
+        told |= {name: said[name] for name in RUN_COPIED if name in said}
 
     def closing(self, head: Doc | None) -> dict[str, Any]:
         """What the closing line says of the journal."""
@@ -184,6 +196,33 @@ class Exact(msgspec.Struct, frozen=True, kw_only=True):
     chain: str
 
 
+class SealedCopy:
+    """Told lines, numbered and chained, beside a dialect's log that should consist of them."""
+
+    def __init__(self, log: Sequence[bytes], seal: str) -> None:
+        self._log, self.number, self._chain = log, 0, bytes.fromhex(seal)
+
+    @property
+    def chain(self) -> str:
+        return self._chain.hex() if self.number else ""
+
+    def is_next(self, wanted: dict[str, Any]) -> bool:
+        """Whether the next line of the log is this one. Most are written alike to the byte."""
+        self.number += 1
+        if self.number >= len(self._log):
+            return False
+        raw, metadata = self._log[self.number], wanted["metadata"]
+        metadata["line"] = self.number
+        self._chain = hashlib.sha256(self._chain + _sorted(wanted)).digest()
+        metadata["hash"] = self._chain.hex()
+        return _encode(wanted) == raw or ((found := _decode(raw)) == wanted and _encode(found) == raw)
+
+    def shows_first(self) -> bytes | None:
+        """The next line, if it is the first one of a run or a step."""
+        raw = self._log[self.number + 1] if self.number + 1 < len(self._log) else b""
+        return raw if b'"from_state":null' in raw else None
+
+
 def told_exactly(
     judged: Judged, contract: Contract | None, log: Sequence[bytes], canonical: Iterable[Doc], *, own: bool
 ) -> Exact | None:
@@ -193,50 +232,43 @@ def told_exactly(
     opening = _opening(log[0], judged.name) if log else None
     if contract is None or opening is None or opening.digest != contract.digest or not has_hash(b"", opening):
         return None
-    telling, chain, number = Telling(judged, contract), opening.seal, 1
-    arrows = {view.noun: Arrows(view) for view in judged.views}
+    telling, copy = Telling(judged, contract, opening.written_in), SealedCopy(log, opening.seal)
+    arrows = {f"{view.noun}_state_transition": Arrows(view) for view in judged.views}
     oath, problems = Oath(judged.invariants if own else ()), list[tuple[Code, str]]()
-    common = {"dialect": judged.name, "written_in": opening.written_in}
+    may_learn = any(place.kind.suspends for place in contract.places.values())
     extensions, head = 0, None
 
     def say(code: Code, message: str) -> None:
         problems.append((code, message))
 
-    def is_next(wanted: dict[str, Any]) -> bool:
-        nonlocal chain, number
-        metadata = wanted["metadata"]
-        metadata |= common
-        metadata["line"] = number
-        chain = hashlib.sha256(bytes.fromhex(chain) + _sorted(wanted)).hexdigest()
-        metadata["hash"] = chain
-        found = _decode(log[number]) if number < len(log) else None
-        number += 1
-        oath.consume(wanted, say)
-        return bool(found == wanted) and _encode(found) == log[number - 1]
-
     for line in canonical:
         if line.get("event_type") == HEAD:
             head = line
             break
-        if number < len(log) and b'"from_state":null' in log[number]:
-            telling.learn(_decode(log[number]))
+        if may_learn and (raw := copy.shows_first()) is not None:
+            telling.learn(_decode(raw))
         for wanted in telling.lines(line):
-            if number == 1 and wanted["metadata"]["at"] != opening.at:
-                return None
-            arrows[wanted["event_type"].removesuffix("_state_transition")].check(wanted, say)
+            arrows[wanted["event_type"]].check(wanted, say)
             extensions += "extension" in wanted["metadata"]
-            if not is_next(wanted) or problems:
+            if not copy.is_next(wanted) or (copy.number == 1 and wanted["metadata"]["at"] != opening.at):
                 return None
-    if head is None or number != len(log) - 1:
+            oath.consume(wanted, say)
+    chain, said = copy.chain, {} if head is None else head["metadata"]
+    if head is None or copy.number != len(log) - 2 or not _is_of(opening, said):
         return None
-    said, shown = head["metadata"], telling.shown
     metadata = {name: said[name] for name in ("tenant", "run_id", "correlation_id") if name in said}
-    metadata |= telling.closing(head) | {"lines": number - 1, "chain": chain if number > 1 else ""}
-    closing = {**head, "from_state": shown, "to_state": shown, "metadata": metadata}
-    is_right = opening.tenant == said["tenant"] and opening.owner == said["run_id"]
-    if not is_next(closing) or problems or not is_right or opening.correlation_id != said.get("correlation_id"):
-        return None
-    return Exact(lines=len(log), extensions=extensions, state=shown, chain=chain)
+    metadata |= {"dialect": judged.name, "written_in": opening.written_in}
+    metadata |= telling.closing(head) | {"lines": copy.number, "chain": chain}
+    closing = {**head, "from_state": telling.shown, "to_state": telling.shown, "metadata": metadata}
+    oath.consume(closing, say)
+    is_whole = copy.is_next(closing) and not problems
+    return Exact(lines=len(log), extensions=extensions, state=telling.shown, chain=copy.chain) if is_whole else None
+
+
+def _is_of(opening: OpeningLine, said: Doc) -> bool:
+    """Whether the first line of a log and a closing line are of one run."""
+    known = opening.tenant, opening.owner, opening.correlation_id
+    return known == (said["tenant"], said["run_id"], said.get("correlation_id"))
 
 
 def _opening(raw: bytes, dialect: str) -> OpeningLine | None:

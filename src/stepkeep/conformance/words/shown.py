@@ -17,9 +17,10 @@ from msgspec.structs import replace
 from stepkeep.conformance.adoption import ADOPTING, Adoption
 from stepkeep.conformance.contract import Contract, PlannedRule
 from stepkeep.conformance.details import check_detail
-from stepkeep.conformance.enabled import CATEGORIES, EVENTS, TOLERATED, GuardedHop, check_enabled, wrong_field
+from stepkeep.conformance.enabled import NO_CATEGORY, TOLERATED, TRIGGERS, check_enabled
 from stepkeep.conformance.encoding import compact
 from stepkeep.conformance.growth import is_cancelled_by_owner
+from stepkeep.conformance.hop import GuardedHop, wrong_field
 from stepkeep.conformance.line import Line, severity_of
 from stepkeep.conformance.machines import REFERENCE, RUN, STEP, Say
 from stepkeep.conformance.policies import check_pin, gate_rule, terms_of, verdict_in
@@ -89,7 +90,11 @@ GOES_ON = frozenset(
 RUN_TRIGGERS = frozenset(trigger for trigger, _ in RUN)
 STEP_TRIGGERS = frozenset(trigger for trigger, _ in STEP)
 OWN_TRIGGERS = RUN_TRIGGERS - STEP_TRIGGERS - {"step_failed"}
-FAILING = frozenset({trigger for trigger, _ in CATEGORIES} | {"lease_lost", "held_unfit"})
+FAILING = frozenset(word for word, row in TRIGGERS.items() if row.categories != NO_CATEGORY) | {
+    "cancelled",
+    "lease_lost",
+    "held_unfit",
+}
 TARGETS = {trigger: target for trigger, target in STEP if (trigger, target) != ("lease_lost", "validating")}
 STOPS = frozenset({"stopped_failed", "undo_started", "undone", "undo_failed"})
 FAILURES = frozenset({"step_failed", "rejected", "deadline_passed", "operator_failed"})
@@ -655,8 +660,9 @@ class ShownState:
         if not fails and (line.category, line.error) != (None, None):
             found = line.category or line.error
             say(Code.CONTRADICTION, wrong_field("category or error", found, None, "nothing failed here"))
-        of_step = line.of is not None and line.trigger in EVENTS and not line.trigger.startswith("children_failed")
-        events = EVENTS[line.trigger] if of_step else BEGINS.get(line.trigger, SETTLING)
+        row = None if line.of is None or line.trigger.startswith("children_failed") else TRIGGERS.get(line.trigger)
+        of_step = row is not None and bool(row.events)
+        events = row.events if row is not None and row.events else BEGINS.get(line.trigger, SETTLING)
         if line.event not in events and not (of_step and line.trigger.startswith("deadline")):
             said = wrong_field("event", line.event, " or ".join(events), f"only that leads to {quoted(line.trigger)}")
             say(Code.CAUSE, said)

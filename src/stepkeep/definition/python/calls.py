@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import inspect
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import product
 from typing import Any, Literal, Protocol, TypedDict, TypeVar, overload
@@ -266,17 +266,13 @@ HEAD = tuple(FlowOptions.__annotations__)
 """The options that are no parameters of `flow` itself."""
 
 
-J = TypeVar("J", bound="str | int | float | list[Any] | dict[str, Any] | None")
-"""What JSON has: an output of another type is read back as what it is in JSON."""
+R = TypeVar("R")
 
 
 class Decorator(Protocol):
     """Makes a workflow of a function."""
 
-    @overload
-    def __call__(self, function: Callable[..., Awaitable[J]], /) -> FlowWorkflow[J]: ...
-    @overload
-    def __call__(self, function: Function, /) -> FlowWorkflow: ...
+    def __call__(self, function: Callable[..., Coroutine[Any, Any, R]], /) -> FlowWorkflow[R]: ...
 
 
 class FlowWorkflow(Workflow[Output]):
@@ -288,11 +284,7 @@ class FlowWorkflow(Workflow[Output]):
 
 
 @overload
-def flow(function: Callable[..., Awaitable[J]], /) -> FlowWorkflow[J]: ...
-
-
-@overload
-def flow(function: Function, /) -> FlowWorkflow: ...
+def flow(function: Callable[..., Coroutine[Any, Any, R]], /) -> FlowWorkflow[R]: ...
 
 
 @overload

@@ -1,4 +1,5 @@
 """Converts a step's inputs to the types that a handler's parameters are annotated with, and refuses what does not fit.
+What a call of a flow returned is converted to the return annotation in the same way.
 
 Inputs are JSON: dates, enums, decimals, UUIDs, dataclasses, msgspec structs and pydantic models are made from it. A
 parameter without an annotation, or with one that has no JSON form, receives its value unchanged. The worker calls it
@@ -13,6 +14,7 @@ import sys
 import typing
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from inspect import Parameter, signature
 from typing import Annotated, Any, TypeVar
 from weakref import WeakKeyDictionary
@@ -108,8 +110,36 @@ def _converters_of(function: Callable[..., Any]) -> Mapping[str, Convert | None]
 
 def _converted(name: str, known: Mapping[str, Convert | None], value: Any) -> Any:
     convert = known.get(name)
-    if convert is None:
-        return value
+    return value if convert is None else _made(f"the parameter `{name}`", convert, value)
+
+
+def converter_of(annotation: Any, what: str) -> Convert | None:
+    """What makes a value of this type from JSON, or raises InvalidInput; None where the value is given unchanged.
+
+    >>> from datetime import date
+    >>> converter_of(date, "the day")("2026-03-01")
+    datetime.date(2026, 3, 1)
+    """
+    convert = _converter(annotation, nullable=False)
+    return None if convert is None else partial(_made, what, convert)
+
+
+def result_converter(function: Function, what: str) -> Convert | None:
+    """The same for what this function returned, by its return annotation."""
+    convert = _result_converter(function)
+    return None if convert is None else partial(_made, what, convert)
+
+
+@for_each_function
+def _result_converter(function: Function) -> Convert | None:
+    try:
+        wanted = typing.get_type_hints(function, include_extras=True).get("return", Any)
+    except Exception:  # noqa: BLE001 - annotations are user code: names that do not exist, or no annotations at all
+        return None
+    return None if wanted is type(None) else _converter(wanted, nullable=False)
+
+
+def _made(what: str, convert: Convert, value: Any) -> Any:
     try:
         return convert(value)
     except _NoForm:
@@ -118,7 +148,7 @@ def _converted(name: str, known: Mapping[str, Convert | None], value: Any) -> An
         raise
     except (TypeError, ValueError) as problem:
         said = inert_line(exception_message(problem) or type(problem).__name__, MAX_PROBLEM)
-        raise InvalidInput(f"the parameter `{name}` does not fit: {said}") from None
+        raise InvalidInput(f"{what} does not fit: {said}") from None
 
 
 def _converter(annotation: Any, *, nullable: bool) -> Convert | None:

@@ -78,8 +78,8 @@ class StepOptions(TypedDict, total=False):
     hooks: Sequence[Mapping[str, Any]]
 
 
-class WorkOptions(StepOptions, total=False):
-    """Further options of a step with a handler."""
+class WorkTerms(TypedDict, total=False):
+    """The options of whatever a handler does: a step, or a call of a flow."""
 
     timeout: Duration
     retry: Retry
@@ -96,8 +96,39 @@ class WorkOptions(StepOptions, total=False):
     output_schema: Mapping[str, Any]
     capabilities: Sequence[str]
     queue: str
-    resources: Mapping[str, Literal["exclusive", "shared"] | int]
     limits: Sequence[str | Mapping[str, Any]]
+
+
+class CallOptions(WorkTerms, total=False):
+    """The options of a call of a flow. `name` is that of the call."""
+
+    name: str
+    description: str
+
+
+class GateOptions(TypedDict, total=False):
+    """The options of a gate of a flow: those of `Workflow.approval`."""
+
+    facts: Mapping[str, Any]
+    roles: Sequence[str]
+    groups: Sequence[str]
+    approvers: Sequence[str]
+    quorum: int
+    reject_on: int
+    not_: Sequence[str]
+    standing: Literal["both", "opening", "now"]
+    covers: Literal["shown", "plan"]
+    deadline: Duration
+    on_deadline: Literal["reject", "fail", "approve", "skip", "escalate"]
+    escalate: Sequence[Mapping[str, Any]]
+    remind: Duration
+    description: str
+
+
+class WorkOptions(StepOptions, WorkTerms, total=False):
+    """Further options of a step with a handler."""
+
+    resources: Mapping[str, Literal["exclusive", "shared"] | int]
     map: Condition | Mapping[str, Any]
     repeat: Mapping[str, Any]
     flow: Mapping[str, Any]
@@ -189,7 +220,7 @@ class Workflow(Generic[Output]):
         self.registry = registry_of(registry)
         self._calls = _Calls(_caller())
         self._steps: list[dict[str, Any]] = []
-        self._checked: tuple[tuple[dict[str, Any], int], CheckReport] | None = None
+        self._checked: tuple[int, CheckReport] | None = None
         optional = {
             "timeout": timeout,
             "lease": lease,
@@ -265,6 +296,7 @@ class Workflow(Generic[Output]):
         {'words': '${{ steps["count"].output }}', 'text': '${{ input.text }}'}
         """
         self._head["output"] = output
+        self._checked = None
 
     def step(
         self,
@@ -489,13 +521,14 @@ class Workflow(Generic[Output]):
 
     def check(self) -> CheckReport:
         """The definition or its problems, and advice. An unchanged workflow is checked once."""
-        made = (self.document(), self.registry.version)
-        if self._checked is None or self._checked[0] != made:
-            self._checked = made, examine(made[0], self._calls, self.registry, all_known=False)
+        known = self.registry.version
+        if self._checked is None or self._checked[0] != known:
+            self._checked = known, examine(self.document(), self._calls, self.registry, all_known=False)
         return self._checked[1]
 
     def _add(self, name: str, work: Mapping[str, Any], options: Mapping[str, Any]) -> StepRef:
         self._steps.append(self._block(name, work, options))
+        self._checked = None
         self._calls.steps.append(_caller())
         return StepRef(name)
 

@@ -301,8 +301,11 @@ def is_adopted(step: Step) -> bool:
 
 
 def adopt_all(draft: Draft, continuation: Continuation, plan: Plan, priority: int) -> None:
-    """Add the rows of the adopted steps, in the order of their completion."""
+    """Add the rows of the adopted steps, in the order of their completion, and the checkpoints of flows that go on."""
     run = draft.snapshot.run
+    for no, recorded in continuation.checkpoints.items():
+        for one in recorded:
+            draft.rows.add(replace(one, run_id=run.id, no=no, seq=draft.seq, at=draft.now))
     for no, note, reference in continuation.in_order():
         trigger = StepTrigger.ADOPTED_SKIPPED if reference.skipped else StepTrigger.ADOPTED
         category, error = continuation.failures.get(no, (None, None))

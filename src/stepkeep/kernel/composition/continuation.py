@@ -13,7 +13,7 @@ from typing import Any, Required, TypedDict
 import msgspec
 
 from stepkeep.kernel.machine.journal import payload_digest
-from stepkeep.kernel.machine.rows import Adopted, Note
+from stepkeep.kernel.machine.rows import Adopted, Checkpoint, Grown, Note
 from stepkeep.kernel.machine.states import Category
 from stepkeep.kernel.people.persons import persons_detail
 from stepkeep.kernel.plan import Plan
@@ -98,8 +98,8 @@ class Continuation(msgspec.Struct, frozen=True, kw_only=True):
 
     A migrated run also takes over time: `began_at` is when its work began, from which its timeout counts, and
     `deadlines` are the moments at which its open waits and gates end. `costs` is what its work has cost so far.
-    `flows` are the notes of flows that the earlier run began, and `failures` the failures of adopted calls, which their
-    flow is given again; both by step number.
+    `flows` are the flows that the earlier run began, with their `checkpoints`, and `failures` the failures of adopted
+    calls, which their flow is given again; all by step number.
     """
 
     how: ContinuationKind
@@ -109,7 +109,8 @@ class Continuation(msgspec.Struct, frozen=True, kw_only=True):
     began_at: int | None = None
     deadlines: Mapping[int, int] = {}
     costs: tuple[bytes | None, ...] = ()
-    flows: Mapping[int, Note] = {}
+    flows: Mapping[int, Grown] = {}
+    checkpoints: Mapping[int, tuple[Checkpoint, ...]] = {}
     failures: Mapping[int, tuple[Category, str]] = {}
 
     def to_detail(self, plan: Plan) -> ContinuationRecord:
@@ -124,27 +125,31 @@ class Continuation(msgspec.Struct, frozen=True, kw_only=True):
             said["began_at"] = self.began_at
         if self.deadlines:
             said["deadlines"] = {plan.at(no).name: moment for no, moment in sorted(self.deadlines.items())}
-        begun = {plan.at(no).name: told for no, note in sorted(self.flows.items()) if (told := _begun_detail(note))}
-        if begun:
+        details = {plan.at(no).name: self._begun_detail(no, grown) for no, grown in sorted(self.flows.items())}
+        if begun := {name: told for name, told in details.items() if told}:
             said["flows"] = begun
         return said
+
+    def note_of(self, no: int) -> Note | None:
+        """The note with which the row of a step begins that is not adopted."""
+        grown = self.flows.get(no)
+        return None if grown is None else Note(grown=grown)
+
+    def _begun_detail(self, no: int, grown: Grown) -> BegunFlow:
+        told: BegunFlow = {}
+        if grown.kept:
+            told["keys"] = [
+                {"place": one.place, "kind": one.kind, "name": one.name, "arguments": one.digest, "run": one.run}
+                for one in grown.kept
+            ]
+        if checkpoints := self.checkpoints.get(no):
+            told["checkpoints"] = {one.name: payload_digest(one.value) for one in checkpoints}
+        return told
 
     def in_order(self) -> list[tuple[int, Note, Adopted]]:
         """Number, note and reference of each adopted step, in the order of their completion."""
         taken = [(no, note, note.adopted) for no, note in self.notes.items() if note.adopted is not None]
         return sorted(taken, key=lambda one: one[2].place)
-
-
-def _begun_detail(note: Note) -> BegunFlow:
-    told: BegunFlow = {}
-    if note.grown is not None and note.grown.kept:
-        told["keys"] = [
-            {"place": one.place, "kind": one.kind, "name": one.name, "arguments": one.digest, "run": one.run}
-            for one in note.grown.kept
-        ]
-    if note.checkpoints:
-        told["checkpoints"] = {one.name: payload_digest(one.value.encode()) for one in note.checkpoints}
-    return told
 
 
 def _adopted_step_detail(name: str, reference: Adopted, note: Note) -> AdoptedRecord:

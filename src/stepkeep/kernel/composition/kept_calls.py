@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
-from msgspec.structs import replace
 
 from stepkeep.kernel.composition.adoption import (
     Choice,
@@ -43,14 +42,15 @@ class CallFate(msgspec.Struct, frozen=True, kw_only=True):
 class FlowCourse(msgspec.Struct, frozen=True, kw_only=True):
     """What becomes of the calls of a flow that runs again.
 
-    `adopted` are rows in the order of their ends, `again` the others in the order of their places. `note` is that of
-    the flow's own step in the new run.
+    `adopted` are rows in the order of their ends, `again` the others in the order of their places. `grown` is what the
+    flow's own step in the new run begins with. Where it `goes_on`, it is given its checkpoints.
     """
 
     owner: int
     adopted: tuple[Step, ...]
     again: tuple[CallFate, ...]
-    note: Note
+    grown: Grown | None
+    goes_on: bool
 
 
 def courses(
@@ -109,10 +109,9 @@ def _course(
         code=before.code if taken else None,
         seen=min(len(taken), before.seen or 0) if taken else None,
     )
-    is_begun = bool(taken) or (adopts and asked.how is ContinuationKind.RETRY)
-    checkpoints = tuple([replace(one, fence=0) for one in note.checkpoints]) if is_begun else ()
-    new = Note(grown=grown if taken or kept else None, checkpoints=checkpoints)
-    return FlowCourse(owner=owner, adopted=tuple(adopted), again=again, note=new)
+    goes_on = bool(taken) or (adopts and asked.how is ContinuationKind.RETRY)
+    known = grown if goes_on or kept else None
+    return FlowCourse(owner=owner, adopted=tuple(adopted), again=again, grown=known, goes_on=goes_on)
 
 
 def _why_again(

@@ -139,7 +139,7 @@ def create_run(
                 queue=planned.queue,
                 priority=priority,
                 unmet=planned.unmet + (planned.no in waiting),
-                note=None if continuation is None else continuation.flows.get(planned.no),
+                note=None if continuation is None else continuation.note_of(planned.no),
             )
         )
     if is_later:

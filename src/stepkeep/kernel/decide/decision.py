@@ -84,8 +84,9 @@ class Snapshot(msgspec.Struct, frozen=True, gc=False):
 
     `steps` may be partial. `inbox` is None if it was not loaded. `whole` means that `steps` has every row of the run,
     `waiting` that every waiting step is among them. `outputs` maps step numbers to their JSON (None: no output). `seen`
-    has the ids of messages that are in the inbox already. `authorities` has what the actors of events bring. `involved`
-    is None if it was not loaded. `policy` is the live policy of the tenant. `origin` and `input` are loaded together.
+    has the ids of messages that are in the inbox already. `recorded` has the fences of the checkpoints that events
+    name, by step number and name. `authorities` has what the actors of events bring. `involved` is
+    None if it was not loaded. `policy` is the live policy of the tenant. `origin` and `input` are loaded together.
     `costs` has one entry for each ended attempt: what it reported, or None.
     """
 
@@ -96,6 +97,7 @@ class Snapshot(msgspec.Struct, frozen=True, gc=False):
     waiting: bool = False
     inbox: tuple[Message, ...] | None = None
     seen: frozenset[str] = frozenset()
+    recorded: Mapping[tuple[int, str], int] = {}
     outputs: Mapping[int, bytes | None] = {}
     input: bytes | None = None
     authorities: Mapping[Caller, Authority] = {}

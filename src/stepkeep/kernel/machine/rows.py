@@ -306,16 +306,6 @@ class Limited(msgspec.Struct, frozen=True, gc=False):
     units: int = 1
 
 
-class Checkpoint(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What a handler recorded while it ran: the name, the value (JSON, or a reference to it), the fence of the attempt
-    that recorded it, and when. It is never changed; later attempts of the step are given the value."""
-
-    name: str
-    value: str
-    fence: int
-    at: int
-
-
 class Note(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """Data that few steps need, kept as one JSON column so that the hot row stays narrow. Payloads are JSON.
 
@@ -336,9 +326,8 @@ class Note(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fal
     step that owns some. `call`: the template of a step that a flow or a handler added, and of its undo. `activation`:
     the sequence of the journal entry that asked for its child, `child`: the id of that run; an adopted step keeps it.
     `undoes`: the child that this undo step rolls back. `violations`: the refusals of this step that are on record, as
-    person and rule. `checkpoints`: what its handler recorded while it ran, by `ctx.once`. `limited`: of each limit of
-    the step, the key and the units, as they came out when it opened. `paid`: the attempt for which the rates were last
-    charged.
+    person and rule. `limited`: of each limit of the step, the key and the units, as they came out when it opened.
+    `paid`: the attempt for which the rates were last charged.
     """
 
     event: str | None = None
@@ -370,7 +359,6 @@ class Note(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fal
     child: str | None = None
     undoes: str | None = None
     violations: tuple[tuple[str, str], ...] = ()
-    checkpoints: tuple[Checkpoint, ...] = ()
     limited: tuple[Limited, ...] = ()
     paid: int | None = None
 
@@ -434,6 +422,22 @@ class Attempt(msgspec.Struct, frozen=True, gc=False):
     error: str | None = None
     output: bytes | None = None
     cost: bytes | None = None
+
+
+class Checkpoint(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """What the handler of step `no` recorded while it ran, by `ctx.once`: JSON, or a reference to it.
+
+    `fence` is the claim that recorded it, `seq` the journal entry. It is never changed; later attempts are given it.
+    """
+
+    tenant: str
+    run_id: str
+    no: StepNo
+    name: str
+    fence: Count
+    seq: Seq
+    at: Moment
+    value: bytes
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True, gc=False):

@@ -29,7 +29,7 @@ from stepkeep.kernel.decide.decision import requesters_of
 from stepkeep.kernel.errors import Conflict, InvalidInput, NotFound
 from stepkeep.kernel.machine.journal import payload_digest
 from stepkeep.kernel.machine.payloads import read_reference
-from stepkeep.kernel.machine.rows import Note, Step
+from stepkeep.kernel.machine.rows import Checkpoint, Note, Step
 from stepkeep.kernel.machine.states import RUN_TERMINAL, AttemptState, Category, Phase, RunState, StepState
 from stepkeep.kernel.people.authority import Caller
 from stepkeep.kernel.people.persons import carried, persons_of
@@ -42,7 +42,7 @@ from stepkeep.operations.pipeline.start import Started, Starter, StartRequest
 from stepkeep.operations.pipeline.transact import Transactor
 from stepkeep.operations.runs.views import read_snapshot
 from stepkeep.store.change import ANY_CALLER
-from stepkeep.store.records import WholeRun
+from stepkeep.store.records import FIRST_CHECKPOINT, WholeRun
 from stepkeep.store.rows import Payload
 
 _canonical = msgspec.json.Encoder(order="sorted").encode
@@ -274,15 +274,41 @@ async def _continuation(
             adopted=reference,
             call=before.call,
         )
-    begun = {new.numbers[old.steps[flow.owner].name]: flow.note for flow in flows if flow.note != Note()}
-    payloads = [*outputs.values(), *(one.value.encode() for note in begun.values() for one in note.checkpoints)]
+    numbers = {flow.owner: new.numbers[old.steps[flow.owner].name] for flow in flows}
+    recorded = {
+        numbers[flow.owner]: await _checkpoints(transactor, run.tenant, run.id, flow.owner)
+        for flow in flows
+        if flow.goes_on
+    }
+    payloads = [*outputs.values(), *(one.value for some in recorded.values() for one in some)]
     payloads += [note.call.arguments.encode() for note in notes.values() if note.call is not None]
     kept = [found for payload in payloads if (found := read_reference(payload)) is not None]
     digests = tuple(dict.fromkeys(one.digest for one in kept if one.kept == "rows"))
     continuation = Continuation(
-        how=wanted.how, run_id=run.id, start=wanted.start, notes=notes, flows=begun, failures=failures
+        how=wanted.how,
+        run_id=run.id,
+        start=wanted.start,
+        notes=notes,
+        flows={numbers[flow.owner]: flow.grown for flow in flows if flow.grown is not None},
+        checkpoints={no: some for no, some in recorded.items() if some},
+        failures=failures,
     )
     return continuation, digests
+
+
+CHECKPOINTS_AT_ONCE = 100
+
+
+async def _checkpoints(transactor: Transactor, tenant: str, run_id: str, no: int) -> tuple[Checkpoint, ...]:
+    """Everything that the handler of a step recorded while it ran. The rows of a finished run do not change."""
+    found: list[Checkpoint] = []
+    after = FIRST_CHECKPOINT
+    while True:
+        page = await transactor.store.read_checkpoints(tenant, run_id, no, after, CHECKPOINTS_AT_ONCE)
+        found += page
+        if len(page) < CHECKPOINTS_AT_ONCE:
+            return tuple(found)
+        after = (page[-1].seq, page[-1].name)
 
 
 def output_of(whole: WholeRun, row: Step) -> bytes | None:

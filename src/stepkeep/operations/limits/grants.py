@@ -1,4 +1,4 @@
-"""KeyGrants under limits, chosen for the claims of one transaction under the locks of their keys.
+"""Places under limits, chosen for the claims of one transaction under the locks of their keys.
 
 It counts what the rows of the keys say, gives places in claim order, and says where the others wait: each step under
 the first of its keys that is full. No step overtakes the line of its own queue under a key. `resource_claims` calls it;
@@ -49,13 +49,16 @@ class KeyGrants:
         self._parked: list[LimitWait] = []
         self._left: list[tuple[str, str, int]] = []
 
-    def find_full(self, step: Step, asked: Sequence[Demand], line: LimitLine | None, *, alone: bool) -> LimitKey | None:
+    def find_full(
+        self, step: Step, asked: Sequence[Demand], line: LimitLine | None, now: int, *, alone: bool
+    ) -> LimitKey | None:
         """The first key that has no place for a step, which waits there; None if all have one. A step overtakes none
-        that wait in the line of its queue; with `alone` it does, because one program works for its run alone."""
+        that wait in the line of its queue; with `alone` it does, because one program works for its run alone. `now` is
+        the time of the journal entry."""
         for one in asked:
             place = (step.tenant, one.limit.name, one.key)
             spot = (place, step.queue)
-            full = find_place(self._rule(place, one.limit)[0], self._use[place], one, self._now)
+            full = find_place(self._rule(place, one.limit)[0], self._use[place], one, now)
             is_behind = spot in self._waited or (spot in self._lines and (line is None or line.limit_key != place))
             if full is None and (alone or not is_behind):
                 continue
@@ -64,13 +67,13 @@ class KeyGrants:
             return place
         return None
 
-    def take(self, step: Step, name: str, asked: Sequence[Demand]) -> tuple[LimitGrant, ...]:
+    def take(self, step: Step, name: str, asked: Sequence[Demand], now: int) -> tuple[LimitGrant, ...]:
         """Give a step a place under each of its limits."""
         grants = []
         for one in asked:
             place = (step.tenant, one.limit.name, one.key)
             rule, revision = self._rule(place, one.limit)
-            grants.append(take(rule, revision, self._use[place], one, self._now))
+            grants.append(take(rule, revision, self._use[place], one, now))
         self._taken.append(Taken(step, name, tuple(grants)))
         return tuple(grants)
 

@@ -296,7 +296,8 @@ class ResourceClaimBatch(DecisionBatch):
                 if found is not None:
                     continue
             asked = asked_of(planned, step) if plan.has_limits else []
-            if (full := places.find_full(step, asked, one.line, alone=self._found.alone)) is not None:
+            now = max(loaded.now, run.moved_at)
+            if (full := places.find_full(step, asked, one.line, now, alone=self._found.alone)) is not None:
                 places.park(step, full)
                 continue
             needs = resources_of(planned)
@@ -315,7 +316,7 @@ class ResourceClaimBatch(DecisionBatch):
                     owner=self._for.owner,
                     lease=self._for.lease or plan.definition.lease,
                     resources=grants,
-                    limits=places.take(step, planned.name, asked) if asked else (),
+                    limits=places.take(step, planned.name, asked, now) if asked else (),
                 )
             )
         for one in self._waiting:
@@ -377,17 +378,20 @@ async def find_claims(
     found = Found(alone=run is not None)
     await _find_parked(store, rules, claimer, limit, run, found)
     counted: dict[str, Counted] = {}
+    # A step that was parked, held back by a pause and is ready again stands in its line and waits beside it.
+    parked = {(one.tenant, one.run_id, one.no) for one in found.waiting}
     most, has_others = limit, bool(found)
     for start in range(0, MOST_PASSED_OVER, PAGE):
         waiting = await store.resources.find_waiting(claimer.queues, PAGE, run, start)
         left = [one for one in waiting if not passed_over.has(claimer.owner, (one.tenant, one.run_id, one.no))]
         has_others = has_others or bool(left) or not (waiting or start)
         for one in left:
+            if (one.tenant, one.run_id, one.no) in parked:
+                continue
             if one.tenant not in counted:
-                found.pools[one.tenant] = await read_pools(store, one.tenant)
+                await _know(store, rules, one.tenant, found)
                 holds = await store.resources.read_holds(one.tenant)
                 counted[one.tenant] = Counted(holds, found.pools[one.tenant])
-                found.rules[one.tenant] = await rules.read(store, one.tenant)
             plan = plans.get(one.definition_id)
             if plan is None or counted[one.tenant].take(resources_of(plan.at(one.no))) is not None:
                 found.waiting.append(one)
@@ -402,6 +406,13 @@ async def find_claims(
     return found
 
 
+async def _know(store: Store, rules: RecentReads[Rules], tenant: str, found: Found) -> None:
+    """Read the pools and the rules of a tenant, unless they are known."""
+    if tenant not in found.rules:
+        found.pools[tenant] = await read_pools(store, tenant)
+        found.rules[tenant] = await rules.read(store, tenant)
+
+
 async def _find_parked(
     store: Store, rules: RecentReads[Rules], claimer: Claimer, limit: int, run: RunKey | None, found: Found
 ) -> None:
@@ -410,14 +421,13 @@ async def _find_parked(
     if run is not None:
         lines = {one.no: LimitLine(run[0], one.name, one.key, one.queue) for one in await store.limits.read_waits(*run)}
         if lines:
-            found.rules[run[0]] = await rules.read(store, run[0])
+            await _know(store, rules, run[0], found)
             kept = await store.read_run(*run)
             definition = 0 if kept is None else kept.run.definition_id
             found.waiting += [ResourceWaiter(*run, no, definition, line) for no, line in lines.items()]
         return
     for line, row in await store.limits.find_due(claimer.queues, MOST_LINES):
-        if line.tenant not in found.rules:
-            found.rules[line.tenant] = await rules.read(store, line.tenant)
+        await _know(store, rules, line.tenant, found)
         rule = found.rules[line.tenant].get(line.name, NO_RULE).of(line.key)
         room = room_of(rule, row, limit)
         first = await store.limits.find_parked(line, room)

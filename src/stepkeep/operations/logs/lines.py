@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -231,6 +232,7 @@ def severity_of(kind: str, hop: Hop) -> str:
     return "warning" if tolerated or lost or hop.target == StepState.RETRYING else "info"
 
 
+@lru_cache(maxsize=256)
 def timestamp(micros: int) -> str:
     """A time of the database clock as UTC text, truncated to milliseconds."""
     try:

@@ -83,9 +83,7 @@ def stored_payloads(
     attempts = {(one.no, one.fence): one.output for one in whole.attempts if one.output is not None}
     noted = [(step.no, step.note) for step in whole.steps]
     steps = {no: note.output.encode() for no, note in noted if note is not None and note.output is not None}
-    checkpoints = {
-        (no, one.name): one.value.encode() for no, note in noted if note is not None for one in note.checkpoints
-    }
+    checkpoints = {(one.no, one.name): one.value for one in whole.checkpoints}
     return whole.record.details.input, attempts, steps, checkpoints
 
 

@@ -131,7 +131,7 @@ class DecisionBatch:
         expected = {} if self._expect is None else self._expect(self._given)
         for key, placed in self._events.items():
             numbers = set(expected.get(key, ()))
-            messages = []
+            messages, checkpoints = [], []
             whole = waiting = False
             people: list[Caller] = []
             for _, event in placed:
@@ -140,6 +140,8 @@ class DecisionBatch:
                 if isinstance(event, NAMES_A_STEP):
                     if event.no is not None:
                         numbers.add(event.no)
+                    if isinstance(event, StepCheckpointed):
+                        checkpoints.append((event.no, event.name))
                     elif isinstance(event, GateDecided | ChangesRequested | EscalationRequested):
                         waiting = True
                 elif isinstance(event, MessageArrived):
@@ -155,6 +157,7 @@ class DecisionBatch:
                     whole=whole,
                     waiting=waiting,
                     messages=tuple(messages),
+                    checkpoints=tuple(checkpoints),
                     people=tuple(people),
                 )
             )
@@ -242,6 +245,7 @@ class DecisionBatch:
             waiting=key in loaded.waiting,
             inbox=loaded.inbox.get(key),
             seen=_seen(loaded, key) if loaded.seen else frozenset(),
+            recorded=loaded.recorded.get(key, {}),
             outputs=loaded.outputs.get(key, NOTHING),
             input=loaded.inputs.get(key),
             authorities=loaded.authorities,

@@ -41,7 +41,9 @@ INLINE_BYTES = 256 * 1024
 INLINE_INPUT_BYTES = 1024 * 1024
 """The same for the input of a run."""
 INLINE_CALL_BYTES = 4 * 1024
-"""The same for what stands in the note of a step: the arguments of a call of a flow, and checkpoints."""
+"""The same for what stands in the note of a step: the arguments of a call of a flow."""
+INLINE_CHECKPOINT_BYTES = 16 * 1024
+"""The same for a checkpoint: workers read them in pages."""
 MAX_PAYLOAD_BYTES = 64 * 1024 * 1024
 
 E = TypeVar("E", bound=Event)
@@ -122,7 +124,7 @@ class Payloads:
                 small[place], payloads[place] = await self._calls_apart(event)
                 continue
             if isinstance(event, StepCheckpointed):
-                value, payload = await self.apart((event.tenant, event.run_id), event.value, INLINE_CALL_BYTES)
+                value, payload = await self.apart((event.tenant, event.run_id), event.value, INLINE_CHECKPOINT_BYTES)
                 small[place] = replace(event, value=value)
                 payloads[place] = [] if payload is None else [payload]
                 continue
@@ -234,22 +236,24 @@ class Payloads:
             note = one.note
             if note is not None and note.output is not None:
                 note = replace(note, output=(await filled(note.output.encode())).decode())
-            if note is not None and note.checkpoints:
-                values = [(await filled(known.value.encode())).decode() for known in note.checkpoints]
-                kept = [replace(known, value=value) for known, value in zip(note.checkpoints, values, strict=True)]
-                note = replace(note, checkpoints=tuple(kept))
             steps.append(one if note is one.note else replace(one, note=note))
         details = replace(record.details, input=await filled(record.details.input))
-        return replace(whole, record=replace(record, details=details), attempts=tuple(attempts), steps=tuple(steps))
+        return replace(
+            whole,
+            record=replace(record, details=details),
+            attempts=tuple(attempts),
+            steps=tuple(steps),
+            checkpoints=tuple([replace(one, value=await filled(one.value)) for one in whole.checkpoints]),
+        )
 
 
 def has_references(whole: WholeRun) -> bool:
     """Whether some payload of a run is kept outside its row."""
     notes = [step.note for step in whole.steps if step.note is not None]
-    noted = [note.output for note in notes if note.output is not None]
-    noted += [known.value for note in notes for known in note.checkpoints]
+    noted = [note.output.encode() for note in notes if note.output is not None]
+    recorded = [one.value for one in whole.checkpoints]
     payloads = [whole.record.details.input, *(attempt.output for attempt in whole.attempts)]
-    return any(map(read_reference, [*payloads, *map(str.encode, noted)]))
+    return any(map(read_reference, [*payloads, *noted, *recorded]))
 
 
 def _digest(payload: bytes) -> str:

@@ -41,6 +41,7 @@ from stepkeep.operations.pipeline.payloads import Payloads
 from stepkeep.operations.pipeline.plans import PlanCache
 from stepkeep.operations.pipeline.shared_reads import RecentReads, SharedReads
 from stepkeep.operations.remote.recorded_calls import CallReader
+from stepkeep.operations.remote.recorded_checkpoints import CheckpointReader
 from stepkeep.operations.runs.spans import Spans
 from stepkeep.store.change import Basis, Loaded, More, NewRun, Propose, RunKey, StoredDefinition, Want, Write
 from stepkeep.store.protocol import Store, Transaction
@@ -155,6 +156,7 @@ class Transactor:
         self.plans = plans or PlanCache()
         self.payloads = Payloads(store)
         self.calls = CallReader(store, self.payloads)
+        self.checkpoints = CheckpointReader(store)
         self.definitions: SharedReads[tuple[str, str, int | None], StoredDefinition | None] = SharedReads(
             lambda which: self.store.read_definition(*which)
         )
@@ -172,6 +174,8 @@ class Transactor:
         self.succeeded: Succeeded = lambda key, plan, outputs: None
         self.creating: Callable[[Sequence[NewRun]], None] = lambda runs: None
         """Called before a commit that creates runs."""
+        self.claiming: Callable[[Loaded], None] = lambda proposed: None
+        """Called before a commit that claims proposed steps."""
         self.on_children: list[Callable[[], None]] = []
         self.on_slots: list[Callable[[], None]] = []
         """Called when a committed run waits for an execution slot, or one ended while `runs_wait`."""
@@ -278,6 +282,8 @@ class Transactor:
             batch = ClaimBatch(self.plans, claimer, limit, self._passed_over)
             batch.decide(unlocked.loaded)
         else:
+            if unlocked is not None:
+                self.claiming(unlocked.loaded)
             make = partial(ClaimBatch, self.plans, claimer, limit, self._passed_over)
             batch = await self.run(make, unlocked, propose)
             self._passed_over.note(claimer.owner, batch.ruled_out)
@@ -365,9 +371,15 @@ class Transactor:
         """Decide on rows that are not locked. Returns whether the database accepted the decision."""
         batch.basis = unlocked.basis
         write = batch.decide(unlocked.loaded)
-        if isinstance(write, More) and write.policies:
-            # Only a policy was read too long ago. It is read by itself: a load with locks would read every run again.
+        if isinstance(write, More) and (write.policies or write.definitions) and not write.wants:
+            # Only a policy was read too long ago, or a definition never. They are read by themselves: a load with locks
+            # would read every run again.
             unlocked.loaded.policies |= {one: await self.store.read_policy(one) for one in write.policies}
+            try:
+                if write.definitions:
+                    unlocked.loaded.definitions |= await self.store.read_definitions(write.definitions)
+            except Unreadable:  # with locks, the other runs go on
+                return False
             write = batch.decide(unlocked.loaded)
         if not isinstance(write, Write) or not batch.is_certain():
             return False

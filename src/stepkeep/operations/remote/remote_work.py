@@ -41,11 +41,12 @@ from stepkeep.operations.pipeline.plans import plan_of
 from stepkeep.operations.pipeline.transact import Claim, Transactor, first_claimed_at
 from stepkeep.operations.remote.asked_calls import AskedCalls, Proposed, is_long, read_asked, read_proposed
 from stepkeep.operations.remote.recorded_calls import CallPage
+from stepkeep.operations.remote.recorded_checkpoints import CheckpointPage, Place
 from stepkeep.operations.remote.services import encode_service, read_service
 from stepkeep.operations.remote.work_state import Held, WorkState
 from stepkeep.store.change import Lease, Renewed, RunKey, StoredDefinition
 from stepkeep.store.protocol import RUNS_STOPPED, Notification
-from stepkeep.store.records import Evidence
+from stepkeep.store.records import FIRST_CHECKPOINT, Evidence
 
 CAPABILITY_ROLE = "capability:"
 """The owner of a key needs the role `capability:gpu` for a remote worker with the capability gpu."""
@@ -354,14 +355,31 @@ class RemoteWork:
             claimed_at=step.claimed_at or 0,
         )
 
-    async def calls(self, worker_id: str, name: ClaimName, *, start: int, until: int | None) -> CallPage:
-        """A page of the recorded calls of a flow that the worker holds, with their results."""
+    async def _held(self, worker_id: str, name: ClaimName) -> Claim:
+        """A claim that the worker must hold."""
         claim = await self._claim_of(await self._worker(worker_id), name)
         if claim is None:
             raise NotFound(f"worker {worker_id} does not hold step {name.no} of run {name.run_id}")
+        return claim
+
+    async def calls(self, worker_id: str, name: ClaimName, *, start: int, until: int | None) -> CallPage:
+        """A page of the recorded calls of a flow that the worker holds, with their results."""
+        claim = await self._held(worker_id, name)
         if not claim.planned.kind.is_flow:
             raise InvalidInput(f"step {claim.planned.name} of run {name.run_id} is no flow: it makes no calls.")
         return await self._transactor.calls.page(claim, start, until, self._value)
+
+    async def checkpoints(self, worker_id: str, name: ClaimName, after: Place) -> CheckpointPage:
+        """What earlier attempts of a step that the worker holds have recorded."""
+        return await self._checkpoints(await self._held(worker_id, name), after)
+
+    def first_checkpoints(self, claim: Claim) -> Awaitable[CheckpointPage]:
+        """The first page of a claim."""
+        return self._checkpoints(claim, FIRST_CHECKPOINT)
+
+    async def _checkpoints(self, claim: Claim, after: Place) -> CheckpointPage:
+        key = (claim.tenant, claim.run_id)
+        return await self._transactor.checkpoints.page(claim, after, lambda stored: self._value(key, stored))
 
     async def evidence(self, worker_id: str, found: Sequence[tuple[str, int, int, bytes]]) -> int:
         """Keep the evidence of attempts that this worker has ended; returns of how many."""
@@ -404,8 +422,8 @@ class RemoteWork:
         return await self._store.read_steps(self._tenant, run_id)
 
     def opened(self, claim: Claim) -> Awaitable[Step]:
-        """The row of a claimed step with its payloads as they were given: the message that woke it, the arguments of a
-        call, and checkpoints. One that this process cannot open stays sealed."""
+        """The row of a claimed step with its payloads as they were given: the message that woke it, and the arguments
+        of a call. One that this process cannot open stays sealed."""
         return self._opened(claim)
 
     def arguments(self, claim: Claim) -> Awaitable[bytes | None]:
@@ -418,10 +436,6 @@ class RemoteWork:
             return step
         if note.call is not None:
             note = replace(note, call=replace(note.call, arguments=(await self._text(key, note.call.arguments))))
-        if note.checkpoints:
-            values = [await self._text(key, one.value) for one in note.checkpoints]
-            kept = [replace(one, value=value) for one, value in zip(note.checkpoints, values, strict=True)]
-            note = replace(note, checkpoints=tuple(kept))
         return replace(step, note=replace(note, woken_by=self._opened_message(note.woken_by)))
 
     async def _arguments(self, claim: Claim) -> bytes | None:

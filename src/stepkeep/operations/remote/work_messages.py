@@ -22,6 +22,7 @@ from stepkeep.operations.answers import Answer, says
 from stepkeep.operations.pipeline.batch import Answer as Reply
 from stepkeep.operations.pipeline.transact import Claim
 from stepkeep.operations.remote.recorded_calls import CallPage
+from stepkeep.operations.remote.recorded_checkpoints import CheckpointPage
 from stepkeep.store.change import Renewed, StoredDefinition
 
 HEARTBEAT_SECONDS = 10.0
@@ -63,6 +64,13 @@ class CallsSoFar(Answer, kw_only=True):
     seen: int
 
 
+class CheckpointPlace(Answer, kw_only=True):
+    """Where a page of checkpoints ends."""
+
+    seq: int
+    name: str
+
+
 class ClaimedStep(Answer, kw_only=True):
     """A step that the worker holds. With `give: rows` it has `row`, otherwise everything from `inputs` on."""
 
@@ -88,7 +96,8 @@ class ClaimedStep(Answer, kw_only=True):
     woken_by: Object | UnsetType | None = UNSET
     has_rules: bool | UnsetType = UNSET
     by_hand: bool | UnsetType = UNSET
-    checkpoints: Annotated[Object | UnsetType, says("What earlier attempts have recorded, by name.")] = UNSET
+    checkpoints: Annotated[Object | UnsetType, says("What earlier attempts recorded, by name: the first page.")] = UNSET
+    more_checkpoints: Annotated[CheckpointPlace | UnsetType | None, says("Where the next page begins.")] = UNSET
 
 
 class Claims(Answer, kw_only=True):
@@ -137,6 +146,20 @@ class RecordedCalls(Answer, kw_only=True):
     calls: list[WorkCall]
     until: int
     following: int | None
+
+
+class RecordedCheckpoints(Answer, kw_only=True):
+    """A page of what earlier attempts have recorded, by name; `following` is null after the last page."""
+
+    checkpoints: dict[str, Payload]
+    following: CheckpointPlace | None
+
+
+def recorded_checkpoints(page: CheckpointPage) -> RecordedCheckpoints:
+    """A page as it is told."""
+    following = None if page.following is None else CheckpointPlace(seq=page.following[0], name=page.following[1])
+    checkpoints = {name: Payload(value) for name, value in page.values.items()}
+    return RecordedCheckpoints(checkpoints=checkpoints, following=following)
 
 
 class WorkQueue(Answer, kw_only=True):

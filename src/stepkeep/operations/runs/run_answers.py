@@ -305,7 +305,7 @@ class StepDetail(Answer, kw_only=True):
     until: Annotated[str | None, says("When a wait ends by itself.")]
     choices: Annotated[list[str], says("What a person may decide about it now.")]
     progress: Progress | None
-    checkpoints: list[CheckpointView]
+    checkpoints: Annotated[list[CheckpointView], says("The newest 100, in the order of recording.")]
 
 
 class RunView(Answer, kw_only=True):

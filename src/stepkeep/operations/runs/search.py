@@ -39,6 +39,7 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
     until: int | None = None
     error: str | None = None
     text: str | None = None
+    roots: bool = False
 
     @property
     def is_empty(self) -> bool:
@@ -52,6 +53,7 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
             error=_lower(self.error),
             text=_lower(self.text),
             labels=tuple(encode(name) + b":" + encode(value) for name, value in sorted(self.labels.items())),
+            roots=self.roots,
         )
 
     def bound(self, which: RunFilter) -> RunFilter:
@@ -77,7 +79,9 @@ async def search_runs(transactor: Transactor, which: RunFilter, terms: Terms) ->
     accept_filter(which)
     which, words, store = terms.bound(which), terms.words, transactor.store
     unreadable: list[Unreadable] = []
-    if words == Words():
+    # Whether a run is a child is one look into an index: a part is as short as that of a list.
+    is_list = words in (Words(), Words(roots=True))
+    if is_list:
         most = max(MOST_COUNTED, which.limit)
     else:
         most = MOST_IN_ORDER if is_read_in_order(which, words) else MOST_LOOKED_UP
@@ -86,7 +90,7 @@ async def search_runs(transactor: Transactor, which: RunFilter, terms: Terms) ->
     shown = [record.run.id for record in found.records] + [str(problem.run_id) for problem in unreadable]
     is_full = len(shown) >= which.limit
     looked_at: LookedAt | UnsetType = UNSET
-    if not is_complete and words != Words():
+    if not is_complete and not (is_list and (is_full or words == Words())):
         every = await _of(transactor, which, words)
         looked_at = LookedAt(
             runs=found.looked_at,

@@ -21,7 +21,7 @@ from stepkeep.kernel.decide.stuck import choices_about
 from stepkeep.kernel.definition import Case, Switch
 from stepkeep.kernel.errors import ExpressionError, InvalidInput, NotFound, PayloadSealed, Unreadable
 from stepkeep.kernel.machine.journal import RUN_ENTITY, Hop, SealedEntry, open_entry
-from stepkeep.kernel.machine.rows import Attempt, Run, Step, is_exhausted
+from stepkeep.kernel.machine.rows import Attempt, Checkpoint, Run, Step, is_exhausted
 from stepkeep.kernel.machine.states import STEP_TERMINAL, STEP_WAITING, AttemptState, Phase, RunState, StepState
 from stepkeep.kernel.people.gates import gate_terms, holding_rule
 from stepkeep.kernel.plan import Plan, PlannedStep
@@ -93,6 +93,9 @@ async def view_of(transactor: Transactor, whole: WholeRun, plan: Plan) -> RunVie
     aside = await _set_aside(transactor, tenant)
     progress = await read_progress(transactor, tenant, found.run.id, steps)
     visible = transactor.payloads.seal.visible
+    checkpoints: dict[int, list[CheckpointView]] = defaultdict(list)
+    for one in await transactor.store.newest_checkpoints(tenant, found.run.id):
+        checkpoints[one.no].append(_checkpoint(one, visible))
     attempts: dict[int, list[Attempt]] = defaultdict(list)
     for attempt in whole.attempts:
         attempts[attempt.no].append(attempt)
@@ -113,6 +116,7 @@ async def view_of(transactor: Transactor, whole: WholeRun, plan: Plan) -> RunVie
             workers,
             skips.get(step.no),
             progress.get(step.no),
+            checkpoints[step.no],
             visible,
         )
         for step in steps
@@ -290,6 +294,7 @@ def _step(
     workers: Mapping[int, str],
     skip: Skip | None,
     progress: Progress | None,
+    checkpoints: list[CheckpointView],
     visible: Callable[[bytes], bytes],
 ) -> StepDetail:
     planned, handler = plan.of(step), handler_name(plan.of(step).executor)
@@ -324,7 +329,7 @@ def _step(
         until=instant(waits_until(run, step)) if step.state in STEP_WAITING else None,
         choices=_choices(plan, run, step),
         progress=progress,
-        checkpoints=_checkpoints(step, visible),
+        checkpoints=checkpoints,
     )
 
 
@@ -338,14 +343,9 @@ def _record(step: Step, visible: Callable[[bytes], bytes]) -> dict[str, object] 
     return record
 
 
-def _checkpoints(step: Step, visible: Callable[[bytes], bytes]) -> list[CheckpointView]:
-    """What the handler of a step recorded while it ran. A large value is shown as the reference to it."""
-    return [
-        CheckpointView(
-            name=one.name, value=decode_json(visible(one.value.encode())), fence=one.fence, at=instant(one.at)
-        )
-        for one in (() if step.note is None else step.note.checkpoints)
-    ]
+def _checkpoint(one: Checkpoint, visible: Callable[[bytes], bytes]) -> CheckpointView:
+    """What a handler recorded while it ran. A large value is shown as the reference to it."""
+    return CheckpointView(name=one.name, value=decode_json(visible(one.value)), fence=one.fence, at=instant(one.at))
 
 
 def _attempt(

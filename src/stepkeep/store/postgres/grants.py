@@ -18,7 +18,7 @@ MAX_NAME_BYTES = 63
 CHANGES_RUNS = {
     "insert": (
         *("steps", "attempts", "journal", "messages", "outbox", "payload_chunks", "gates", "decisions"),
-        *("deliveries", "adoptions", "children"),
+        *("checkpoints", "deliveries", "adoptions", "children"),
     ),
     "update": ("runs", "steps", "messages", "gates", "deliveries", "adoptions", "children"),
     "delete": ("business_keys",),

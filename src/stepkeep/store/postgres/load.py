@@ -69,15 +69,20 @@ def of_steps(keys: Sequence[Any]) -> tuple[Any, ...]:
     return (names(tenants), ids(run_ids), numbers(nos))
 
 
+def of_names(keys: Sequence[Any]) -> tuple[Any, ...]:
+    return (*of_steps([key[:3] for key in keys]), [key[3] for key in keys])
+
+
 PLACED = {
     *("load_inbox", "load_seen_messages", "load_outputs", "load_inputs", "load_costs", "load_above"),
-    *("load_requesters", "load_executors"),
+    *("load_requesters", "load_executors", "load_checkpoints"),
 }
 """The statements whose rows begin with the place of the key that was asked for, from 1."""
 
 PARAMETERS: dict[str, Callable[[Sequence[Any]], tuple[Any, ...]]] = {
     **dict.fromkeys((*PLACED, "load_adoptions"), of_runs),
     "load_outputs": of_steps,
+    "load_checkpoints": of_names,
     "load_definitions": lambda keys: (numbers(keys),),
     "load_policies": lambda keys: (keys,),
     "load_revisions": lambda keys: ([one[0] for one in keys], numbers([one[1] for one in keys])),

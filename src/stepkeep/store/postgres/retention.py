@@ -43,7 +43,7 @@ async def read_whole(
     unreadable: list[Unreadable] | None,
     with_messages: bool,
 ) -> list[WholeRun]:
-    """Everything about these runs, in eight statements."""
+    """Everything about these runs, in nine statements."""
     wanted = ids(run_ids)
     problems: dict[str, Unreadable] = {}
 
@@ -72,6 +72,7 @@ async def read_whole(
     outbox = await by_run("outbox", SQL.read_outbox_of, columns.outbox_from) if with_messages else {}
     gates = await by_run("gates", SQL.read_gates_of, columns.gate_from) if with_messages else {}
     votes = await by_run("decisions", SQL.read_decisions_of, columns.vote_from) if with_messages else {}
+    checkpoints = await by_run("checkpoints", SQL.read_checkpoints_of, columns.checkpoint_from) if with_messages else {}
     noted += problems.values()
     if noted and unreadable is None:
         raise noted[0]
@@ -87,6 +88,7 @@ async def read_whole(
             outbox=tuple(outbox.get(record.run.id, ())),
             gates=tuple(gates.get(record.run.id, ())),
             votes=tuple(votes.get(record.run.id, ())),
+            checkpoints=tuple(checkpoints.get(record.run.id, ())),
         )
         for record in records
         if record.run.id not in problems

@@ -420,7 +420,7 @@ class PostgresStore(Store):
             found = listed = await self._find_ids(part)
             looked_at, last = len(listed), listed[-1] if listed else None
             if listed and words != Words():
-                found = await self._find(only, SQL.find_worded, which.tenant, ids(listed), *wanted)
+                found = await self._find(only, SQL.find_worded, which.tenant, ids(listed), *wanted, words.roots)
         shown = found[: which.limit]
         read = await self._read(tuple, SQL.read_runs, which.tenant, ids(shown)) if shown else []
         records = retention.records_from(read, unreadable)

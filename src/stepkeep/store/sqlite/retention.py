@@ -43,7 +43,7 @@ def read_whole(
     unreadable: list[Unreadable] | None,
     with_messages: bool,
 ) -> list[WholeRun]:
-    """Everything about these runs, in eight statements unless one of them cannot be read."""
+    """Everything about these runs, in nine statements unless one of them cannot be read."""
     return apart(run_ids, lambda some: _read_whole(connection, tenant, some, with_messages), unreadable)
 
 
@@ -75,6 +75,7 @@ def _read_whole(
     outbox = by_run("outbox", SQL.read_outbox_of, columns.outbox_from) if with_messages else {}
     gates = by_run("gates", SQL.read_gates_of, columns.gate_from) if with_messages else {}
     votes = by_run("decisions", SQL.read_decisions_of, columns.vote_from) if with_messages else {}
+    checkpoints = by_run("checkpoints", SQL.read_checkpoints_of, columns.checkpoint_from) if with_messages else {}
     return [
         WholeRun(
             record=record,
@@ -85,6 +86,7 @@ def _read_whole(
             outbox=tuple(outbox.get(record.run.id, ())),
             gates=tuple(gates.get(record.run.id, ())),
             votes=tuple(votes.get(record.run.id, ())),
+            checkpoints=tuple(checkpoints.get(record.run.id, ())),
         )
         for record in records
     ]

@@ -341,7 +341,8 @@ class SqliteStore(Store):
                 found = listed = _find(c, part)
                 looked_at, last = len(listed), listed[-1] if listed else None
                 if listed and words != Words():
-                    found = [one for (one,) in c.execute(SQL.find_worded, (which.tenant, json_text(listed), *wanted))]
+                    asked = (which.tenant, json_text(listed), *wanted, words.roots)
+                    found = [one for (one,) in c.execute(SQL.find_worded, asked)]
             records = retention.read_records(c, which.tenant, found[: which.limit], unreadable)
             return Searched(records=records, total=len(found), looked_at=looked_at, last=last)
 

@@ -24,6 +24,7 @@ export function autoTable(rows, name = "Rows") {
 	);
 }
 
+/** @param {string} key @param {unknown} value */
 function cell(key, value) {
 	if (value === null || value === undefined || value === "") return "–";
 	if (typeof value === "object") return h("code", line(JSON.stringify(value), 80));

@@ -67,7 +67,7 @@ export function bulkDialog(kind, runs, done, where) {
 		undo = h("input", { type: "checkbox" }),
 		out = h("div.stack.tight", { role: "status" });
 	// A state that the action is not about would only be refused; without a state the service takes those that it is about.
-	const fits = where?.state?.filter((one) => states.includes(one)),
+	const fits = where?.state?.filter((/** @type {string} */ one) => states.includes(one)),
 		which = where
 			? { where: { ...where, state: fits ?? (isStart ? ENDED : states) } }
 			: { runs: touched.map((run) => run.id) };
@@ -144,10 +144,11 @@ export function bulkDialog(kind, runs, done, where) {
 		submit.disabled = !count;
 		void post("/runs/bulk", { ...asked(), dry_run: true })
 			.catch(refused)
-			.then((told) => {
-				if (told instanceof Problem) return void put(where ? says : out, problemBox(told.message));
-				submit.disabled = false;
-				if (!where) return;
+			.then((/** @type {any} */ told) => {
+				const isRefused = told instanceof Problem;
+				if (isRefused) put(where ? says : out, problemBox(told.message));
+				else submit.disabled = false;
+				if (isRefused || !where) return;
 				count = told.runs;
 				put(
 					says,

@@ -52,6 +52,7 @@ export function columnPlot({ name, points, tones, words }) {
 export function spark(name, all, failed = all) {
 	const most = Math.max(1, ...all),
 		width = 4;
+	/** @param {number[]} values @param {string} tone */
 	const bars = (values, tone) =>
 		values.map((value, at) => {
 			const tall = value ? Math.max(2, (value / most) * 22) : 0;
@@ -59,6 +60,7 @@ export function spark(name, all, failed = all) {
 				? s("rect", { class: `bar tone-${tone}`, x: at * width, y: 24 - tall, width: width - 1, height: tall })
 				: null;
 		});
+	/** @param {number[]} values */
 	const sum = (values) => values.reduce((total, one) => total + one, 0);
 	const text = failed === all ? `${sum(all)}` : `${sum(all)}, ${sum(failed)} failed`;
 	return s(

@@ -44,6 +44,7 @@ export function openDialog({ title, body, act, label = "OK", kind = "primary", d
 		element.remove();
 		document.body.append(...element.querySelectorAll(".toasts"));
 	}
+	/** @param {Event} event */
 	async function send(event) {
 		event.preventDefault();
 		if (!act) return element.close();

@@ -7,20 +7,23 @@ const MOST = 200;
 
 /**
  * The places where two values differ. A place that one of them lacks has undefined there.
- * @returns {{path: string, old: unknown, now: unknown}[]}
+ * @param {any} old @param {any} now @returns {{path: string, old: unknown, now: unknown}[]}
  */
 export function differences(old, now, path = "") {
 	if (JSON.stringify(old) === JSON.stringify(now)) return [];
+	/** @param {unknown} one */
 	const isBranch = (one) => one !== null && typeof one === "object";
 	if (!isBranch(old) || !isBranch(now) || Array.isArray(old) !== Array.isArray(now)) return [{ path, old, now }];
 	const names = [...new Set([...Object.keys(old), ...Object.keys(now)])];
+	/** @param {string} name */
 	const below = (name) => (Array.isArray(old) ? `${path}[${name}]` : path ? `${path}.${name}` : name);
 	return names.flatMap((name) => differences(old[name], now[name], below(name)));
 }
 
+/** @param {unknown} one */
 const value = (one) => (one === undefined ? h("span.faint", "not there") : h("code", line(JSON.stringify(one), 200)));
 
-/** @param {string} name @param {[string, string]} sides what the two are */
+/** @param {string} name @param {[string, string]} sides what the two are @param {unknown} old @param {unknown} now */
 export function differenceTable(name, sides, old, now) {
 	const found = differences(old, now);
 	if (!found.length) return h("p.muted", "There is no difference.");

@@ -12,6 +12,7 @@ const WIDTH = 172,
 	LONGEST = 21,
 	/** A graph with more nodes has a search. */
 	LARGE = 30;
+/** @type {Record<string, number[]>} */
 const STEPS = { ArrowRight: [1, 0], ArrowLeft: [-1, 0], ArrowDown: [0, 1], ArrowUp: [0, -1] };
 const MOVING = new Set(["running", "validating"]),
 	WAITING = new Set(["awaiting_approval", "awaiting_event", "awaiting_completion", "retrying", "held"]);
@@ -29,7 +30,7 @@ export function createGraph({ name, choose, signal }) {
 		}),
 		failures = button("Failed only", failedOnly, { kind: "small", pressed: false }),
 		finder = h("div.row.finder", { hidden: true }, wanted, failures);
-	wanted.addEventListener("keydown", (event) => {
+	wanted.addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => {
 		if (event.key === "Enter") bring(nodes.find(isWanted)?.id);
 	});
 	const element = h(
@@ -50,7 +51,9 @@ export function createGraph({ name, choose, signal }) {
 		isTouched = false;
 	const drawn = new Map();
 	const edgesDrawn = new Map();
+	/** @type {GraphNode[]} */
 	let nodes = [];
+	/** @type {GraphEdge[]} */
 	let edges = [];
 	let chosen = "";
 
@@ -80,6 +83,7 @@ export function createGraph({ name, choose, signal }) {
 		isTouched = false;
 		place();
 	}
+	/** @param {number} factor */
 	function zoom(factor, cx = element.clientWidth / 2, cy = element.clientHeight / 2) {
 		const k = Math.max(0.02, Math.min(3, view.k * factor)),
 			by = k / view.k;
@@ -91,7 +95,7 @@ export function createGraph({ name, choose, signal }) {
 	}
 	canvas.addEventListener(
 		"wheel",
-		(event) => {
+		(/** @type {WheelEvent} */ event) => {
 			if (!event.ctrlKey && !event.metaKey) {
 				if (!event.shiftKey && Math.abs(event.deltaX) <= Math.abs(event.deltaY)) return;
 				event.preventDefault();
@@ -105,11 +109,11 @@ export function createGraph({ name, choose, signal }) {
 		},
 		{ passive: false },
 	);
-	canvas.addEventListener("pointerdown", (event) => {
+	canvas.addEventListener("pointerdown", (/** @type {PointerEvent} */ event) => {
 		if (event.button || event.target.closest(".node")) return;
 		const from = { x: event.clientX - view.x, y: event.clientY - view.y };
 		canvas.setPointerCapture(event.pointerId);
-		const move = (moved) => {
+		const move = (/** @type {PointerEvent} */ moved) => {
 			view.x = moved.clientX - from.x;
 			view.y = moved.clientY - from.y;
 			isTouched = true;
@@ -122,6 +126,7 @@ export function createGraph({ name, choose, signal }) {
 
 	let isFailedOnly = false,
 		stop = "";
+	/** @param {GraphNode} node */
 	const isWanted = (node) =>
 		(!isFailedOnly || node.state === "failed") && node.label.toLowerCase().includes(wanted.value.trim().toLowerCase());
 	function find() {
@@ -154,7 +159,7 @@ export function createGraph({ name, choose, signal }) {
 			centre(id);
 		node.made.focus({ preventScroll: true });
 	}
-	/** One node is the tab stop: the chosen one, that which had the focus last, or the first. */
+	/** One node is the tab stop: the chosen one, that which had the focus last, or the first. @param {string} id */
 	function setStop(id) {
 		drawn.get(stop)?.made.setAttribute("tabindex", "-1");
 		stop = drawn.has(id) ? id : (nodes[0]?.id ?? "");
@@ -163,6 +168,7 @@ export function createGraph({ name, choose, signal }) {
 	/** The nearest node on one side. @param {string} id @param {number[]} way */
 	function beside(id, [dx, dy]) {
 		const from = places.get(id);
+		/** @param {GraphNode} one */
 		const far = (one) => {
 			const x = places.get(one.id).x - from.x,
 				y = places.get(one.id).y - from.y,
@@ -225,6 +231,7 @@ export function createGraph({ name, choose, signal }) {
 		if (focused) drawn.get(focused)?.made.focus({ preventScroll: true });
 	}
 
+	/** @param {GraphNode} node */
 	function build(node) {
 		const at = places.get(node.id);
 		const glyph = s("path.glyph", { transform: "translate(10 14)" });
@@ -268,7 +275,7 @@ export function createGraph({ name, choose, signal }) {
 		return [made, undo];
 	}
 
-	const open = (id) => (event) => {
+	const open = (/** @type {string} */ id) => (/** @type {KeyboardEvent} */ event) => {
 		const way = STEPS[event.key],
 			owner = drawn.has(id) ? id : nodes.find((one) => one.undo?.id === id)?.id;
 		if (way && owner && !event.ctrlKey && !event.metaKey && !event.altKey) {
@@ -280,6 +287,7 @@ export function createGraph({ name, choose, signal }) {
 		choose(id);
 	};
 
+	/** @param {GraphNode} node */
 	function restate(node) {
 		const one = drawn.get(node.id);
 		const now = `${node.state}|${node.sub}|${node.part}|${node.undo?.state ?? ""}|${chosen === node.id}|${chosen === node.undo?.id}`;
@@ -327,6 +335,7 @@ export function createGraph({ name, choose, signal }) {
 
 	return {
 		element,
+		/** @param {GraphNode[]} nextNodes @param {GraphEdge[]} nextEdges */
 		show(nextNodes, nextEdges, nextChosen = "") {
 			nodes = nextNodes;
 			edges = nextEdges;
@@ -336,6 +345,7 @@ export function createGraph({ name, choose, signal }) {
 	};
 }
 
+/** @param {any} made @param {string} state @param {boolean} isChosen @param {string} tip */
 function paint(made, state, isChosen, tip) {
 	const kind = MOVING.has(state)
 		? "moves"
@@ -352,6 +362,7 @@ function paint(made, state, isChosen, tip) {
 	made.querySelector("title").textContent = tip;
 }
 
+/** @param {string} text */
 const cut = (text, most = LONGEST) => {
 	const one = line(text, 200);
 	// Two long names differ at their ends as often as at their beginnings.
@@ -385,6 +396,7 @@ function markers() {
 	);
 }
 
+/** @param {[number, number][]} points @param {boolean} vertical */
 function curve(points, vertical) {
 	const [first, ...rest] = points;
 	let d = `M${first[0]} ${first[1]}`,

@@ -10,7 +10,7 @@ const TEXT = 600,
 	ITEMS = 100,
 	OPEN_ITEMS = 12;
 
-/** @param {{open?: boolean, label?: string}} [options] */
+/** @param {unknown} value @param {{open?: boolean, label?: string}} [options] */
 export function jsonView(value, options = {}) {
 	return h(
 		"div.json-box",
@@ -24,6 +24,7 @@ export function jsonView(value, options = {}) {
 	);
 }
 
+/** @param {string | null} name @param {any} value @param {number} depth @param {boolean} isOpen @returns {any} */
 function branch(name, value, depth, isOpen) {
 	const label = name === null ? null : [h("span.key", h("bdi", inert(name).slice(0, 300))), ": "];
 	if (value === null || typeof value !== "object") return h("div.leaf", label, leaf(value));
@@ -31,7 +32,7 @@ function branch(name, value, depth, isOpen) {
 		size = isList ? value.length : Object.keys(value).length;
 	if (!size) return h("div.leaf", label, isList ? "[ ]" : "{ }");
 	const list = h("ul", { role: "list" });
-	const items = () => (isList ? value.map((one, at) => [String(at), one]) : Object.entries(value));
+	const items = () => Object.entries(value);
 	if (depth === 0 && isOpen) {
 		fill(list, items(), 0, depth);
 		list.className = "root";
@@ -56,6 +57,7 @@ function branch(name, value, depth, isOpen) {
 	return details;
 }
 
+/** @param {Element} list @param {[string, any][]} items @param {number} from @param {number} depth */
 function fill(list, items, from, depth) {
 	for (const [name, value] of items.slice(from, from + ITEMS))
 		list.append(h("li", branch(name, value, depth + 1, items.length <= OPEN_ITEMS)));
@@ -80,6 +82,7 @@ function fill(list, items, from, depth) {
 	list.append(more);
 }
 
+/** @param {any} value @param {boolean} isList @param {number} size */
 function preview(value, isList, size) {
 	if (isList) return `[ ${size.toLocaleString("en")} ${size === 1 ? "item" : "items"} ]`;
 	const names = Object.keys(value)
@@ -88,6 +91,7 @@ function preview(value, isList, size) {
 	return `{ ${names.join(", ")}${size > 4 ? `, … ${size - 4} more` : ""} }`;
 }
 
+/** @param {any} value */
 function leaf(value) {
 	if (typeof value === "string") {
 		if (!value) return h("span.string", { title: "an empty text" }, '""');

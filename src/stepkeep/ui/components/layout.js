@@ -42,7 +42,7 @@ export function layout(nodes, edges, { vertical = false, layerGap = 56, gap = 18
 	}
 
 	const count = Math.max(0, ...cells.map((one) => one.layer)) + 1;
-	const layers = Array.from({ length: count }, () => []);
+	const layers = Array.from({ length: count }, () => /** @type {number[]} */ ([]));
 	cells.forEach((one, at) => layers[one.layer].push(at));
 	const before = neighbours(cells.length, short, 1),
 		after = neighbours(cells.length, short, 0);
@@ -52,6 +52,7 @@ export function layout(nodes, edges, { vertical = false, layerGap = 56, gap = 18
 	const thick = layers.map((row) => Math.max(0, ...row.map((at) => cells[at].thick)));
 	const along = [0];
 	for (let at = 1; at < count; at += 1) along.push(along[at - 1] + thick[at - 1] + layerGap);
+	/** @param {number} at */
 	const centre = (at) => along[cells[at].layer] + thick[cells[at].layer] / 2;
 
 	const places = new Map(),
@@ -64,6 +65,7 @@ export function layout(nodes, edges, { vertical = false, layerGap = 56, gap = 18
 	const lines = chains.map((chain) => {
 		const first = chain[0],
 			last = chain[chain.length - 1];
+		/** @type {[number, number][]} */
 		const points = chain.map((at) => {
 			const mid = across[at] + cells[at].size / 2;
 			const place =
@@ -99,14 +101,17 @@ function layersOf(count, links) {
 	return layer;
 }
 
+/** @param {number} count @param {number[][]} links @param {number} end */
 function neighbours(count, links, end) {
-	const found = Array.from({ length: count }, () => []);
+	const found = Array.from({ length: count }, () => /** @type {number[]} */ ([]));
 	for (const link of links) found[link[end]].push(link[end === 0 ? 1 : 0]);
 	return found;
 }
 
+/** @param {number[][]} layers @param {number[][]} before @param {number[][]} after @param {number} count */
 function order(layers, before, after, count) {
 	const place = new Float64Array(count);
+	/** @param {number[]} row */
 	const number = (row) =>
 		row.forEach((at, no) => {
 			place[at] = no;
@@ -129,6 +134,7 @@ function order(layers, before, after, count) {
 	}
 }
 
+/** @param {number[][]} layers @param {{size: number}[]} cells @param {number[][]} before @param {number[][]} after @param {number} gap */
 function align(layers, cells, before, after, gap) {
 	const at = new Float64Array(cells.length);
 	for (const row of layers) {
@@ -138,6 +144,7 @@ function align(layers, cells, before, after, gap) {
 			y += cells[one].size + gap;
 		}
 	}
+	/** @param {number} one */
 	const middle = (one) => at[one] + cells[one].size / 2;
 	for (let sweep = 0; sweep < SWEEPS * 2; sweep += 1) {
 		const isDown = sweep % 2 === 0,
@@ -160,6 +167,7 @@ function align(layers, cells, before, after, gap) {
 /** Puts a row as near to what is wanted as its order and gaps allow: blocks that touch move together to their mean.
  * @param {number[]} row @param {number[]} wanted @param {{size: number}[]} cells @param {Float64Array} at @param {number} gap */
 function spread(row, wanted, cells, at, gap) {
+	/** @type {{sum: number, count: number, from: number, length: number}[]} */
 	const blocks = [];
 	let offset = 0;
 	const offsets = row.map((one) => {

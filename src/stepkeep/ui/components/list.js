@@ -6,13 +6,12 @@ import { createReloader, createStore, every, h, patch, problemBox, refused, skel
 /**
  * @template T
  * @param {Context} context
- * @param {{title: string, load: (signal: AbortSignal) => Promise<T>, draw: (body: T, again: () => void) => Child,
- *   actions?: (again: () => void) => Child, seconds?: number, keys?: Keys, kind?: string}} options
+ * @param {ListOptions<T>} options
  * @returns {Page & {again: () => void}}
  */
 export function listPage(context, { title, load, draw, actions, seconds = 15, keys = {}, kind = "" }) {
 	const { signal } = context,
-		store = createStore({ body: null, problem: "" }),
+		store = createStore({ body: /** @type {T | null} */ (null), problem: "" }),
 		body = h("div.stack");
 	const reloader = createReloader(
 		async () => {
@@ -44,5 +43,9 @@ export function listPage(context, { title, load, draw, actions, seconds = 15, ke
 	return { element, keys, again };
 }
 
-/** The function that builds such a page. @param {any} options those of `listPage` @returns {(context: Context) => Page} */
+/**
+ * The function that builds such a page.
+ * @template T
+ * @param {ListOptions<T>} options @returns {(context: Context) => Page}
+ */
 export const listed = (options) => (context) => listPage(context, options);

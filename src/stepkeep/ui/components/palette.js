@@ -29,7 +29,9 @@ export function openPalette(commands, go) {
 		},
 		h("div.inner", box, list),
 	);
+	/** @type {Command[]} */
 	let shown = [];
+	/** @type {Command[]} */
 	let runs = [];
 	let at = 0,
 		timer = 0,
@@ -39,15 +41,16 @@ export function openPalette(commands, go) {
 		clearTimeout(timer);
 		const text = box.value.trim();
 		runs = [];
-		if (text.length >= 2) timer = setTimeout(() => void find(text), 180);
+		if (text.length >= 2) timer = setTimeout(find, 180, text);
 		draw();
 	}
+	/** @param {string} text */
 	async function find(text) {
 		asked += 1;
 		const mine = asked;
-		const found = await get("/runs", { text, limit: 8 }).catch(() => ({ runs: [] }));
-		if (mine !== asked || !element.open) return;
-		runs = found.runs.map((run) => ({
+		const found = await get("/runs", { text, limit: 8 }).catch(() => {});
+		if (mine !== asked || !element.open || !found) return;
+		runs = found.runs.map((/** @type {Answers.RunSummary} */ run) => ({
 			label: `${run.workflow} ${run.business_key ?? ""} ${run.id}`,
 			icon: "runs",
 			state: run.state,
@@ -57,7 +60,10 @@ export function openPalette(commands, go) {
 	}
 	function draw() {
 		const wanted = box.value.trim().toLowerCase().split(/\s+/).filter(Boolean);
-		shown = [...commands.filter((one) => wanted.every((word) => one.label.toLowerCase().includes(word))), ...runs];
+		shown = [
+			...commands.filter((one) => wanted.every((/** @type {string} */ word) => one.label.toLowerCase().includes(word))),
+			...runs,
+		];
 		at = Math.min(at, Math.max(0, shown.length - 1));
 		put(
 			list,
@@ -81,6 +87,7 @@ export function openPalette(commands, go) {
 		);
 		box.setAttribute("aria-activedescendant", `${listId}-${at}`);
 	}
+	/** @param {number} place */
 	function mark(place) {
 		if (place === at) return;
 		list.children[at]?.setAttribute("aria-selected", "false");
@@ -89,10 +96,12 @@ export function openPalette(commands, go) {
 		list.children[at]?.scrollIntoView({ block: "nearest" });
 		box.setAttribute("aria-activedescendant", `${listId}-${at}`);
 	}
+	/** @param {number} place */
 	function choose(place) {
 		element.close();
 		shown[place]?.act();
 	}
+	/** @param {KeyboardEvent} event */
 	function pressed(event) {
 		if (event.key === "ArrowDown" || event.key === "ArrowUp") {
 			event.preventDefault();

@@ -86,7 +86,7 @@ export const facts = (pairs) =>
 			.map(([name, value]) => [h("dt", name), h("dd", value)]),
 	);
 
-/** A field of a form. @param {string} label @param {string} [hint] */
+/** A field of a form. @param {string} label @param {any} control @param {string} [hint] */
 export function field(label, control, hint) {
 	control.id ||= unique("field");
 	const hintId = hint ? unique("hint") : null;
@@ -94,9 +94,9 @@ export function field(label, control, hint) {
 	return h("div.field", h("label", { for: control.id }, label), control, hint && h("div.hint", { id: hintId }, hint));
 }
 
-/** @param {Record<string, any>} [props] */
+/** @param {Props} [props] */
 export const input = (props = {}) => h("input.input", { autocomplete: "off", spellcheck: "false", ...props });
-/** @param {Record<string, any>} [props] */
+/** @param {Props} [props] */
 export const area = (props = {}) =>
 	h("textarea", { spellcheck: "false", ...props, class: `input ${props.class ?? ""}` });
 
@@ -134,6 +134,7 @@ export function tabbed(tabs, chosen, changed, label = "Parts") {
 		),
 	);
 	const list = h("div.tabs", { role: "tablist", "aria-label": label, on: { keydown: move } }, buttons);
+	/** @param {KeyboardEvent} event */
 	function move(event) {
 		const step = event.key === "ArrowRight" ? 1 : event.key === "ArrowLeft" ? -1 : 0;
 		if (!step) return;
@@ -143,6 +144,7 @@ export function tabbed(tabs, chosen, changed, label = "Parts") {
 		show(tabs[at].id, true);
 		buttons[at].focus();
 	}
+	/** @param {string} id @param {boolean} isNew */
 	function show(id, isNew) {
 		const at = Math.max(
 			0,
@@ -161,7 +163,9 @@ export function tabbed(tabs, chosen, changed, label = "Parts") {
 	return {
 		list,
 		panel,
+		/** @param {string} id */
 		show: (id) => show(id, false),
+		/** @param {string} id @param {Child} text */
 		relabel: (id, text) => {
 			const at = tabs.findIndex((tab) => tab.id === id);
 			if (at >= 0) put(buttons[at], text);

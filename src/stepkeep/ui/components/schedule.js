@@ -2,13 +2,16 @@
  * Schedules in words: "every day at 02:30", "every 15 minutes". What has no simple words is shown as it was written.
  */
 const DAYS = ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"];
+/** @type {Record<string, string>} */
 const NAMES = { "@hourly": "0 * * * *", "@daily": "0 0 * * *", "@midnight": "0 0 * * *", "@weekly": "0 0 * * 0" };
+/** @param {string} number */
 const two = (number) => String(number).padStart(2, "0");
 
 /** @param {string} cron five fields, or a name such as @daily */
 export function cronText(cron) {
 	const fields = (NAMES[cron] ?? cron).trim().split(/\s+/),
 		[minute, hour, day, month, week] = fields;
+	/** @param {string} text */
 	const isNumber = (text) => /^\d+$/.test(text);
 	if (fields.length !== 5 || month !== "*") return cron;
 	const every = /^\*\/(\d+)$/.exec(minute);

@@ -36,6 +36,7 @@ export async function startDialog(given = {}) {
 		return;
 	}
 	let chosen = given.workflow ?? names[0],
+		/** @type {() => any} */
 		read = () => undefined;
 	const fields = h("div.stack.tight");
 	const key = input(),
@@ -76,6 +77,7 @@ export async function startDialog(given = {}) {
 			),
 		],
 		act: async () => {
+			/** @type {Answers.NewRunBody} */
 			const body = { workflow: chosen };
 			if (chosen === given.workflow && given.version) body.version = given.version;
 			const value = read();
@@ -84,17 +86,21 @@ export async function startDialog(given = {}) {
 			if (priority.value.trim()) body.priority = Number(priority.value);
 			const pairs = labels.value
 				.split(",")
-				.map((one) => one.trim())
+				.map((/** @type {string} */ one) => one.trim())
 				.filter(Boolean)
-				.map((one) => one.split(/=(.*)/s).slice(0, 2));
-			if (pairs.length) body.labels = Object.fromEntries(pairs.map(([name, text]) => [name, text ?? ""]));
+				.map((/** @type {string} */ one) => one.split(/=(.*)/s).slice(0, 2));
+			if (pairs.length)
+				body.labels = Object.fromEntries(pairs.map((/** @type {string[]} */ [name, text]) => [name, text ?? ""]));
 			const told = await post("/runs", body, once());
 			go(`/runs/${told.run_id}`);
 		},
 	});
 }
 
-/** Fields of an input; returns the function that reads them. @param {HTMLElement} box @param {Record<string, any>} types */
+/**
+ * Fields of an input; returns the function that reads them.
+ * @param {HTMLElement} box @param {Record<string, any>} types @param {any} [value] @returns {() => any}
+ */
 export function inputForm(box, types, value) {
 	const declared = Object.entries(types);
 	if (!declared.length) {
@@ -137,6 +143,7 @@ export function inputForm(box, types, value) {
 		),
 	);
 	return () => {
+		/** @type {Record<string, any>} */
 		const found = {};
 		for (const { name, type, kind, control } of controls) {
 			const text = control.value;

@@ -24,9 +24,13 @@ export function createTable({
 	seen,
 	empty,
 }) {
+	/** @type {T[]} */
 	let rows = [];
+	/** @type {Map<string, {element: any, version: unknown, isNarrow: boolean}>} */
 	const made = new Map();
+	/** @type {Set<string>} */
 	const chosen = new Set();
+	/** @type {Set<string>} */
 	let known = new Set();
 	let current = -1,
 		isNarrow = false,
@@ -59,7 +63,8 @@ export function createTable({
 	/** Without rows there is no grid to tell of. */
 	function setRoles() {
 		const isGrid = rows.length > 0,
-			set = (key, value) => (isGrid ? scroller.setAttribute(key, value) : scroller.removeAttribute(key));
+			set = (/** @type {string} */ key, /** @type {string} */ value) =>
+				isGrid ? scroller.setAttribute(key, value) : scroller.removeAttribute(key);
 		top.hidden = isNarrow || !isGrid;
 		scroller.setAttribute("role", isGrid ? "grid" : "region");
 		set("aria-owns", top.id);
@@ -135,6 +140,7 @@ export function createTable({
 		if (end && last >= rows.length - 10) end();
 	}
 
+	/** @param {T} row @param {string} id @param {number} at */
 	function make(row, id, at) {
 		const box =
 			selectable &&
@@ -163,6 +169,7 @@ export function createTable({
 		return made;
 	}
 
+	/** @param {MouseEvent} event @param {T} row */
 	function clicked(event, row) {
 		if (event.target.closest("a, button, input")) return;
 		if (getSelection()?.toString()) return;
@@ -170,11 +177,13 @@ export function createTable({
 		open(row, event);
 	}
 
+	/** @param {string} id @param {boolean} isChosen */
 	function choose(id, isChosen) {
 		if (isChosen) chosen.add(id);
 		else chosen.delete(id);
 		told();
 	}
+	/** @param {boolean} isChosen */
 	function chooseAll(isChosen) {
 		chosen.clear();
 		if (isChosen) for (const row of rows) chosen.add(key(row));
@@ -188,6 +197,7 @@ export function createTable({
 		schedule();
 	}
 
+	/** @param {number} at */
 	function moveTo(at) {
 		if (!rows.length) return;
 		current = Math.max(0, Math.min(rows.length - 1, at));
@@ -199,9 +209,11 @@ export function createTable({
 		scroller.setAttribute("aria-activedescendant", `row-${key(rows[current])}`);
 	}
 
+	/** @param {KeyboardEvent} event */
 	function pressed(event) {
 		if (event.target !== scroller) return;
 		const pages = Math.max(1, Math.floor(scroller.clientHeight / height) - 1);
+		/** @type {Record<string, () => void>} */
 		const acts = {
 			ArrowDown: () => moveTo(current + 1),
 			ArrowUp: () => moveTo(current - 1),

@@ -19,6 +19,7 @@ const THIN = new Set(["ready", "retrying"]);
 
 /** @param {{choose: (step: string) => void, signal: AbortSignal}} options */
 export function createTimeline({ choose, signal }) {
+	/** @type {Lane[]} */
 	let lanes = [];
 	let from = 0,
 		to = 1,
@@ -62,6 +63,7 @@ export function createTimeline({ choose, signal }) {
 		to = stop + (stop - start) * 0.02;
 		draw();
 	}
+	/** @param {number} factor */
 	function zoom(factor) {
 		const middle = (from + to) / 2,
 			half = Math.max(0.5, ((to - from) / 2) * factor);
@@ -71,14 +73,15 @@ export function createTimeline({ choose, signal }) {
 		draw();
 	}
 	ticks.addEventListener("dblclick", reset);
-	ticks.addEventListener("pointerdown", (event) => {
+	ticks.addEventListener("pointerdown", (/** @type {PointerEvent} */ event) => {
 		const area = ticks.getBoundingClientRect(),
 			began = event.clientX;
+		/** @param {number} x */
 		const moment = (x) => from + ((x - area.left) / area.width) * (to - from);
 		ticks.setPointerCapture(event.pointerId);
 		ticks.addEventListener(
 			"pointerup",
-			(ended) => {
+			(/** @type {PointerEvent} */ ended) => {
 				if (Math.abs(ended.clientX - began) < 6) return;
 				const [a, b] = [moment(Math.min(began, ended.clientX)), moment(Math.max(began, ended.clientX))];
 				isZoomed = true;
@@ -90,7 +93,7 @@ export function createTimeline({ choose, signal }) {
 	});
 	box.addEventListener(
 		"wheel",
-		(event) => {
+		(/** @type {WheelEvent} */ event) => {
 			if (!event.ctrlKey && !event.metaKey) return;
 			event.preventDefault();
 			zoom(event.deltaY > 0 ? 1.25 : 0.8);
@@ -126,6 +129,7 @@ export function createTimeline({ choose, signal }) {
 		}
 		return found;
 	}
+	/** @param {Lane} lane @param {number} at */
 	function drawLane(lane, at) {
 		const track = h(
 			"div.track",
@@ -145,6 +149,7 @@ export function createTimeline({ choose, signal }) {
 		made.style.top = `${at * LANE}px`;
 		return made;
 	}
+	/** @param {Lane} lane @param {ReturnType<typeof segments>[0]} one */
 	function bar(lane, one) {
 		if (one.to < from || one.from > to) return null;
 		const outcome = one.attempt ? one.attempt.state : one.state;
@@ -176,6 +181,7 @@ export function createTimeline({ choose, signal }) {
 	return {
 		element,
 		tools,
+		/** @param {Lane[]} next @param {string | null} began @param {string | null} ended */
 		show(next, began, ended) {
 			lanes = next.filter((one) => one.states.some((state) => SHOWN.has(state.state)));
 			start = began ? Date.parse(began) : now();
@@ -204,6 +210,7 @@ export function segments(lane) {
 		const begins = Date.parse(since),
 			ends = next ? Date.parse(next.at) : now();
 		const isAttempt = state === "running";
+		/** @type {Partial<Answers.AttemptDetail> | null} */
 		const one = isAttempt ? (lane.history[attempt] ?? { number: attempt + 1, state: "open" }) : null;
 		if (isAttempt) attempt += 1;
 		found.push({ state, from: begins, to: ends, attempt: one });
@@ -212,6 +219,7 @@ export function segments(lane) {
 }
 
 export function legend() {
+	/** @param {string} tone @param {string} text */
 	const one = (tone, text, kind = "") => h("span", { class: `tone-${tone}` }, h("i", { class: kind }), text);
 	return h(
 		"div.legend",

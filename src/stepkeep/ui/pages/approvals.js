@@ -81,7 +81,7 @@ export function approvalsPage(context) {
 		async () => {
 			const mine = which;
 			try {
-				const ask = (cursor) =>
+				const ask = (/** @type {string} */ cursor = null) =>
 					get("/approvals", { mine: which === "mine", late: which === "late", limit: wanted, cursor }, signal);
 				let found = await ask();
 				// A call looks at a thousand gates. Where none of these is for the reader, the next ones are looked at.
@@ -97,8 +97,11 @@ export function approvalsPage(context) {
 		500,
 	);
 
+	/** @type {Set<string>} */
 	const chosen = new Set();
+	/** @param {Answers.OpenGate} one */
 	const keyOf = (one) => `${one.run_id}/${one.step}`;
+	/** @param {Answers.OpenGate} one */
 	const mayDecide = (one) => one.may_decide && may("decide");
 	const done = () => {
 		chosen.clear();
@@ -106,6 +109,7 @@ export function approvalsPage(context) {
 	};
 
 	store.watch(draw, signal);
+	/** @param {{approvals: Answers.OpenGate[] | null, complete: boolean, problem: string}} state */
 	function draw({ approvals, complete, problem }) {
 		if (problem) return patch(list, problemBox(problem));
 		if (!approvals) return patch(list, skeleton(6));
@@ -129,6 +133,7 @@ export function approvalsPage(context) {
 		};
 		patch(list, approvals.map(gate), complete ? null : button("Show more gates", more));
 	}
+	/** @param {string | null} key @param {boolean} isChosen */
 	function choose(key, isChosen) {
 		if (key === null) chosen.clear();
 		else if (isChosen) chosen.add(key);
@@ -151,9 +156,11 @@ export function approvalsPage(context) {
 					".",
 				);
 
+	/** @param {Answers.OpenGate} one */
 	function gate(one) {
 		const key = keyOf(one);
-		const act = (choice) => () => gateDialog(choice, [one], done);
+		const act = (/** @type {"approve" | "reject" | "request-changes"} */ choice) => () =>
+			gateDialog(choice, [one], done);
 		return h(
 			"article.card.gate",
 			{ key, tabindex: "0", "aria-label": `${line(questionOf(one), 120)}, ${line(one.workflow, 60)}` },
@@ -208,6 +215,7 @@ export function approvalsPage(context) {
 					),
 		);
 	}
+	/** @param {Answers.OpenGate} gate */
 	function standing({ votes, quorum }) {
 		if (!votes.length && quorum <= 1) return null;
 		return h(
@@ -224,6 +232,7 @@ export function approvalsPage(context) {
 		);
 	}
 
+	/** @param {number} step */
 	const focusAt = (step) => {
 		const all = [...list.querySelectorAll(".gate")];
 		if (!all.length) return;
@@ -237,6 +246,7 @@ export function approvalsPage(context) {
 		all[at].focus();
 		all[at].scrollIntoView({ block: "nearest" });
 	};
+	/** @param {string} kind */
 	const press = (kind) => document.activeElement?.closest?.(".gate")?.querySelector(`.gate-actions .${kind}`)?.click();
 	void follow("/stream", {
 		signal,

@@ -22,11 +22,15 @@ import { listPage } from "../components/list.js";
 
 /** @param {Context} context */
 export function auditPage(context) {
+	/** @type {Record<string, string>} */
 	const query = Object.fromEntries(
 		["actor", "operation", "target", "outcome"].map((name) => [name, context.query.get(name) ?? ""]),
 	);
+	/** @type {Answers.AuditEntry[]} */
 	let rows = [],
+		/** @type {string | null} */
 		next = null;
+	/** @param {AbortSignal} signal @param {string | null} [cursor] */
 	const load = async (signal, cursor = null) => {
 		const page = await get("/audit", { ...query, limit: 100, cursor }, signal);
 		rows = cursor ? [...rows, ...page.audit] : page.audit;
@@ -34,11 +38,13 @@ export function auditPage(context) {
 		return { rows: [...rows], next };
 	};
 	const more = h("div.stack");
+	/** @param {string} name @param {string} value */
 	const set = (name, value) => {
 		query[name] = value;
 		setQuery(query);
 		page.again();
 	};
+	/** @param {string} name @param {string} label */
 	const box = (name, label) =>
 		input({
 			type: "search",
@@ -72,6 +78,7 @@ export function auditPage(context) {
 			return more;
 		},
 	});
+	/** @param {{rows: Answers.AuditEntry[], next: string | null}} told */
 	const show = ({ rows: list, next: cursor }) =>
 		put(
 			more,

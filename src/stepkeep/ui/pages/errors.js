@@ -70,6 +70,7 @@ export function errorsPage(context) {
 	return page;
 }
 
+/** @param {Answers.ErrorGroup} one @param {string | null} since @param {() => void} again */
 function row(one, since, again) {
 	// Without a part that every message has, the runs cannot be found by their error.
 	const where = one.term && one.workflow ? { workflow: one.workflow, error: one.term, since, state: STOPPED } : null,

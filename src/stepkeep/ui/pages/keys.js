@@ -120,8 +120,9 @@ export const keysPage = listed({
 			: empty("key", "No keys"),
 });
 
+/** @param {Answers.MadeKey} made */
 function secret(made) {
-	const text = made.secret ?? made.key?.secret ?? "";
+	const text = made.secret ?? "";
 	openDialog({
 		title: "The new key",
 		body: [

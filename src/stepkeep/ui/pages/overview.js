@@ -64,15 +64,18 @@ export function overviewPage(context) {
 	return page;
 }
 
-/** The runs that an error stopped. */
+/** The runs that an error stopped. @param {Answers.ErrorGroup} one @param {string | null} since */
 const errorHref = (one, since) =>
 	href("/runs", { workflow: one.workflow, error: one.term || undefined, state: STOPPED, since });
 
+/** @param {string} text */
 const none = (text) => h("p.muted", text);
 
+/** @param {{status: Answers.Status, statistics: Answers.Statistics, errors: Answers.ErrorGroup[], sinks: Answers.SinkLag[]}} told @param {string} within */
 function drawOverview({ status, statistics, errors, sinks }, within) {
 	const { live, recent } = status.runs,
 		{ workflows, backlog, slowest_steps: slowest, newest_ends: ends, since } = statistics;
+	/** @param {string} state @param {number} count @param {string} text @param {Record<string, any>} query */
 	const tile = (state, count, text, query) =>
 		h(
 			"a",
@@ -163,7 +166,7 @@ function drawOverview({ status, statistics, errors, sinks }, within) {
 	];
 }
 
-/** What the service says is wrong, and what waits too long on its way out. */
+/** What the service says is wrong, and what waits too long on its way out. @param {Answers.Status} status @param {Answers.SinkLag[]} sinks */
 function problems(status, sinks) {
 	const late = sinks.filter((one) => one.dead || one.lag_seconds > LAG_SECONDS);
 	const found = [
@@ -203,14 +206,15 @@ function problems(status, sinks) {
 	);
 }
 
+/** @param {Answers.WorkflowNumbers[]} workflows @param {string | null} since */
 const byWorkflow = (workflows, since) =>
 	table(
 		"By workflow",
 		["Workflow", "Runs", "Failed", "Half within", "95 % within", "Newest", "Over time"],
 		workflows.slice(0, 12).map((one) => {
-			const runs = (count, state) =>
+			const runs = (/** @type {number} */ count, /** @type {string[]} */ state = []) =>
 				h("a.num", { href: href("/runs", { workflow: one.workflow, state, since }) }, count.toLocaleString("en"));
-			const seconds = (value) => (value === null ? "–" : span(value * 1000));
+			const seconds = (/** @type {number | null} */ value) => (value === null ? "–" : span(value * 1000));
 			return [
 				link(`/workflows/${encodeURI(one.workflow)}`, h("b", said(one.workflow, 60))),
 				runs(one.runs),
@@ -228,6 +232,7 @@ const byWorkflow = (workflows, since) =>
 		}),
 	);
 
+/** @param {Answers.SlowStep} one */
 const slowStep = (one) => ({
 	label: h("a", { href: href(`/runs/${one.run_id}`, { step: one.step }) }, said(`${one.workflow}: ${one.step}`, 60)),
 	value: one.mean_seconds,
@@ -241,6 +246,7 @@ const slowStep = (one) => ({
 	tone: one.failed ? "bad" : "run",
 });
 
+/** @param {Answers.Statistics} statistics */
 function throughput({ throughput: spans, runs, at }) {
 	const points = spans.map((one) => ({
 		label: new Date(one.at).toLocaleTimeString("en-GB"),

@@ -4,10 +4,13 @@
 import { button, counted, get, h, icon, inert, moment, Problem, put, refused, said, words } from "../kit.js";
 
 const LOOK_MS = 120;
+/** What the journal does not tell of the past, and what may be decided there. @type {Partial<Answers.StepDetail>} */
+const UNKNOWN = { started_at: null, ended_at: null, until: null, record: null, progress: null, choices: [] };
 
 /**
  * A run whose steps are in the states that they had then. A step that was not there yet is left out. What is past takes
  * no decision.
+ * @param {Answers.RunView} view @param {Answers.PastView} past @returns {Answers.RunView}
  */
 export function asItStood(view, past) {
 	const then = new Map(past.steps.map((one) => [one.name, one]));
@@ -20,24 +23,20 @@ export function asItStood(view, past) {
 				const { state, error, category, output, attempt: number } = then.get(one.name);
 				return {
 					...one,
-					state,
+					...UNKNOWN,
+					state: /** @type {Answers.StepState} */ (state),
 					error,
 					category,
 					output,
 					attempts: number ?? 0,
 					history: one.history.slice(0, number ?? 0),
-					started_at: null,
-					ended_at: null,
-					until: null,
-					record: null,
-					progress: null,
-					choices: [],
 				};
 			}),
 	};
 }
 
-/** The slider that goes back in time: each place is an entry of the journal. @param {{run: string, signal: AbortSignal, shown: (past: any) => void}} options */
+/** The slider that goes back in time: each place is an entry of the journal.
+ * @param {{run: string, signal: AbortSignal, shown: (past: Answers.PastView | null) => void}} options */
 export function pastBar({ run, signal, shown }) {
 	let last = 0,
 		seq = 0,
@@ -53,19 +52,22 @@ export function pastBar({ run, signal, shown }) {
 		told_ = h("span.muted.grow", { role: "status" });
 	const back = button("Now", () => look(last), { kind: "small primary", icon: "right" }),
 		element = h("div.past.row", { hidden: true }, icon("clock"), h("span", "Back in time"), slider, told_, back);
+	/** @param {number} next */
 	function look(next) {
 		seq = Math.max(1, Math.min(last, next));
 		slider.value = String(seq);
 		clearTimeout(timer);
-		if (seq < last) timer = setTimeout(() => void read(seq), LOOK_MS);
+		if (seq < last) timer = setTimeout(read, LOOK_MS, seq);
 		else show(null);
 	}
+	/** @param {number} wanted */
 	async function read(wanted) {
 		const told = await get(`/runs/${run}/past`, { seq: wanted }, signal).catch(refused);
 		if (seq !== wanted) return;
 		if (told instanceof Problem) put(told_, inert(told.message));
 		else show(told);
 	}
+	/** @param {Answers.PastView | null} past */
 	function show(past) {
 		back.hidden = !past;
 		element.classList.toggle("then", Boolean(past));
@@ -95,6 +97,7 @@ export function pastBar({ run, signal, shown }) {
 			element.hidden = last < 2;
 			if (isNow) look(last);
 		},
+		/** @param {number} by */
 		move: (by) => look(seq + by),
 	};
 }

@@ -52,8 +52,8 @@ export const policiesPage = listed({
 						["Revision", "Published", "By", ""],
 						policies.map((one) => [
 							h("b", String(one.revision)),
-							moment(one.published_at ?? one.at),
-							said(one.published_by ?? one.by ?? "–"),
+							moment(one.published_at),
+							said(one.published_by),
 							h(
 								"div.row",
 								button(

@@ -36,6 +36,7 @@ export function journalView({ run, signal, as }) {
 	let seq = -1,
 		isRead = false,
 		isReading = false;
+	/** @type {Answers.RunView | null} */
 	let view = null;
 	const verdict = h("div", { role: "status" });
 	const grid = createTable({
@@ -87,6 +88,7 @@ export function journalView({ run, signal, as }) {
 		grid.element,
 	);
 
+	/** @param {Entry} entry */
 	function show(entry) {
 		openDialog({
 			title: `Entry ${entry.seq}`,
@@ -175,10 +177,12 @@ export function journalView({ run, signal, as }) {
 	}
 	return {
 		element,
+		/** @param {Answers.RunView} next */
 		show(next) {
 			view = next;
 			if (!isRead || (view && view.run.journal.seq > seq)) void read();
 		},
+		/** @param {Answers.RunView} next */
 		update(next) {
 			view = next;
 			if (element.isConnected && view.run.journal.seq > seq) void read();
@@ -191,9 +195,12 @@ export function journalView({ run, signal, as }) {
 	};
 }
 
+/** @param {any} one a line */
 const subjectOf = (one) =>
 	one.metadata?.step ?? (one.entity_id ? String(one.entity_id).split("/").slice(1).join("/") || "run" : "run");
+/** @param {Entry} entry */
 const actorOf = (entry) => entry.lines.find((one) => one.metadata?.actor)?.metadata.actor ?? "";
+/** @param {Entry} entry */
 function summary(entry) {
 	const shown = entry.lines
 		.slice(0, 3)
@@ -211,10 +218,11 @@ function summary(entry) {
 /** @param {string} run @param {AbortSignal} signal */
 export function certificateView(run, signal) {
 	const element = h("div.stack");
+	/** @returns {Promise<void>} */
 	async function show() {
 		put(element, skeleton(4));
 		/** @type {any} */ const told = await get(`/runs/${run}/certificate`, {}, signal).catch(refused);
-		if (told instanceof Problem) return put(element, problemBox(told.message));
+		if (told instanceof Problem) return void put(element, problemBox(told.message));
 		put(
 			element,
 			card(
@@ -237,7 +245,7 @@ export function certificateView(run, signal) {
 						? table(
 								"Dialects",
 								["Dialect", "State there", "Lines", "Invariants", "Verdict"],
-								told.dialects.map((one) => [
+								told.dialects.map((/** @type {any} */ one) => [
 									one.dialect,
 									badge(String(one.state).toLowerCase(), inert(one.state)),
 									String(one.lines),
@@ -261,7 +269,7 @@ export function certificateView(run, signal) {
 									["Run", "Step", "State", "Entries", "Findings"],
 									told.tree.runs
 										.slice(0, 200)
-										.map((one) => [
+										.map((/** @type {any} */ one) => [
 											runLink(one.run),
 											said(one.step),
 											badge(one.state),
@@ -282,5 +290,5 @@ export function certificateView(run, signal) {
 			),
 		);
 	}
-	return { element, show: () => void show() };
+	return { element, show };
 }

@@ -53,13 +53,18 @@ export function runPage(context) {
 	const { signal, params } = context,
 		id = params.id;
 	const store = createStore({
+		/** @type {Answers.RunView | null} */
 		view: null,
+		/** @type {Answers.ExplanationView | null} */
 		why: null,
+		/** @type {Answers.PastView | null} */
 		past: null,
 		problem: "",
 		step: context.query.get("step") ?? "",
+		/** @type {Answers.StepDetail | null} */
 		detail: null,
 		as: DIALECTS.includes(context.query.get("as") ?? "") ? context.query.get("as") : "",
+		/** @type {any} the body in the words of a dialect */
 		told: null,
 	});
 	let tab = TABS.includes(context.query.get("tab") ?? "") ? context.query.get("tab") : "flow";
@@ -122,11 +127,13 @@ export function runPage(context) {
 	const element = h("div.page.run", head, problem, why, dialect, travel.element, tabs.list, tabs.panel);
 	put(head, h("div.head", h("h1", "Run")), skeleton(2));
 
+	/** @param {string} next */
 	function chosen(next) {
 		tab = next;
 		setQuery({ tab: next === "flow" ? undefined : next });
 		if (store.get().view) draw(store.get());
 	}
+	/** @param {string} next */
 	function openTab(next) {
 		tabs.show(next);
 		chosen(next);
@@ -138,6 +145,7 @@ export function runPage(context) {
 			choose(step);
 		} else aside.scrollIntoView({ block: "nearest" });
 	}
+	/** @param {string} step */
 	function choose(step) {
 		const next = store.get().step === step ? "" : step;
 		store.set({ step: next, detail: null });
@@ -162,7 +170,7 @@ export function runPage(context) {
 	const reloader = createReloader(
 		async () => {
 			try {
-				const view = await get(`/runs/${id}`, {}, signal);
+				const view = /** @type {Answers.RunView} */ (await get(`/runs/${id}`, {}, signal));
 				store.set({ view, problem: "" });
 				const { as } = store.get();
 				const [told, explained] = await Promise.all([
@@ -191,11 +199,14 @@ export function runPage(context) {
 		}
 	}, signal);
 
+	/** @type {Map<string, boolean>} */
 	const folds = new Map();
+	/** @param {string} owner @param {boolean} isOpen */
 	function fold(owner, isOpen) {
 		folds.set(owner, isOpen);
 		draw(store.get());
 	}
+	/** @param {string} next */
 	function speak(next) {
 		store.set({ as: next, told: null });
 		setQuery({ as: next });
@@ -203,6 +214,7 @@ export function runPage(context) {
 		journal.reset();
 	}
 
+	/** @param {ReturnType<typeof store.get>} state */
 	function draw({ view: latest, why: explained, step, detail, as, told, past }) {
 		const { run } = latest,
 			view = past ? asItStood(latest, past) : latest;
@@ -245,21 +257,24 @@ export function runPage(context) {
 	);
 	reloader.ask();
 
+	/** @param {number} by */
 	const move = (by) => {
 		const all = store.get().view?.steps ?? [],
 			at = all.findIndex((one) => one.name === store.get().step);
 		const next = all[Math.max(0, Math.min(all.length - 1, at + by))];
 		if (next && next.name !== store.get().step) choose(next.name);
 	};
-	/** What the keys act on: nothing while the reader looks back. */
+	/** What the keys act on: nothing while the reader looks back. @returns {Partial<ReturnType<typeof store.get>>} */
 	const present = () => {
 		const state = store.get();
-		return state.past ? { view: null, why: null } : state;
+		return state.past ? {} : state;
 	};
+	/** @param {(view: Answers.RunView) => void} act */
 	const ifLive = (act) => () => {
 		const { view } = present();
 		if (view && !view.run.ended_at && may("operate")) act(view);
 	};
+	/** @param {string} label */
 	const firstMove = (label) => {
 		const { view, why: explained } = present(),
 			cause = explained?.causes?.[0];
@@ -320,6 +335,7 @@ export function runPage(context) {
 	};
 }
 
+/** @param {Answers.RunDetail} run */
 const familyCard = (run) =>
 	card("Child runs", [
 		childTree(run.children),
@@ -329,6 +345,7 @@ const familyCard = (run) =>
 		costText(run.tree_cost) && h("p.muted", `Cost with all of them: ${costText(run.tree_cost)}`),
 	]);
 
+/** @param {Answers.RunDetail} run */
 const dataCards = (run) => [
 	card("Input", jsonView(run.input, { label: "Input" })),
 	run.ended_at
@@ -348,10 +365,12 @@ const dataCards = (run) => [
 		: null,
 ];
 
-/** Undo steps stand in the order in which they ran. */
+/** Undo steps stand in the order in which they ran. @param {Answers.StepDetail[]} all @param {(name: string) => void} choose */
 function stepsTable(all, choose) {
+	/** @param {Answers.StepDetail} one */
 	const began = (one) => (one.phase === "undo" ? (one.started_at ?? "~") : "");
 	const steps = [...all].sort((a, b) => (began(a) < began(b) ? -1 : began(a) > began(b) ? 1 : 0));
+	/** @param {Answers.StepDetail} one */
 	const output = (one) => (one.output === null || one.output === undefined ? "–" : JSON.stringify(one.output));
 	return h(
 		"div.card",
@@ -378,7 +397,7 @@ function stepsTable(all, choose) {
 	);
 }
 
-/** The runs below a run, each with those below it. @returns {HTMLElement} */
+/** The runs below a run, each with those below it. @param {Answers.ChildRun[]} children @returns {HTMLElement} */
 const childTree = (children) =>
 	h(
 		"ul.tree",
@@ -397,11 +416,13 @@ const childTree = (children) =>
 		),
 	);
 
+/** @param {Answers.StepDetail} one */
 const workerOf = (one) => {
 	const name = one.worker ?? one.history.at(-1)?.worker;
 	return name ? h("span", { title: name }, line(name, 14)) : "–";
 };
 
+/** @param {string} name @param {any} told */
 function dialectCard(name, told) {
 	const lists = Object.entries(told).flatMap(([key, value]) =>
 		Array.isArray(value)

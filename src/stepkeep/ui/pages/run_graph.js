@@ -12,34 +12,34 @@ const FOLDED_FROM = 7;
 const SETTLED = ["succeeded", "skipped", "failed"];
 const FLOW = "flow";
 
-/** What a person calls a step: a call of a flow by what was called. */
+/** What a person calls a step: a call of a flow by what was called. @param {{name: string, call?: string | null}} step */
 export const titleOf = (step) => step.call ?? step.name;
 
-/** The state that a reader is told: a step that holds until a person decides is no gate. @param {any} step */
+/** The state that a reader is told: a step that holds until a person decides is no gate. @param {Answers.StepDetail} step */
 export const stateOf = (step) =>
 	step.state === "awaiting_approval" && step.choices?.includes("retry") ? "held" : step.state;
 
-/** The step whose element this is: elements of a map or a loop, and calls of a flow, are named NAME[PLACE]. */
+/** The step whose element this is: elements of a map or a loop, and calls of a flow, are named NAME[PLACE]. @param {{name: string}} step */
 export const ownerOf = (step) => step.name.replace(/\[\d+\]$/, "");
 
-/** The elements of each owner. @param {any[]} steps @returns {Map<string, any[]>} */
+/** The elements of each owner. @param {Answers.StepDetail[]} steps @returns {Map<string, Answers.StepDetail[]>} */
 export function elementsOf(steps) {
 	const names = new Set(steps.map((one) => one.name));
 	const below = steps.filter((one) => one.phase === "main" && ownerOf(one) !== one.name && names.has(ownerOf(one)));
-	return Map.groupBy(below, ownerOf);
+	return Map.groupBy(below, (one) => ownerOf(one));
 }
 
-/** How many elements are in each state, in words. @param {any[]} elements */
+/** How many elements are in each state, in words. @param {Answers.StepDetail[]} elements */
 export const tally = (elements) =>
 	[...Map.groupBy(elements, (one) => one.state)]
 		.map(([state, some]) => `${some.length} ${words(state).toLowerCase()}`)
 		.join(", ");
 
-/** Whether the elements of an owner are drawn where the reader has not said so. @param {any} owner @param {any[]} elements */
+/** Whether the elements of an owner are drawn where the reader has not said so. @param {Answers.StepDetail} owner @param {Answers.StepDetail[]} elements */
 export const isUnfolded = (owner, elements) => owner.kind === FLOW || elements.length < FOLDED_FROM;
 
 /**
- * @param {any[]} steps those of a run @param {Map<string, boolean>} chosen the owners that the reader folded or unfolded
+ * @param {Answers.StepDetail[]} steps those of a run @param {Map<string, boolean>} chosen the owners that the reader folded or unfolded
  * @returns {{nodes: GraphNode[], edges: GraphEdge[]}}
  */
 export function graphOf(steps, chosen = new Map()) {
@@ -81,12 +81,14 @@ export function graphOf(steps, chosen = new Map()) {
 		),
 		...traceOf(one, drawn.get(one.name) ?? []),
 	]);
+	/** @param {string} from @param {string} to */
 	const isTaken = (from, to) =>
 		(SETTLED.includes(states.get(from)) || elements.has(from)) && !["pending", "cancelled"].includes(states.get(to));
 	return { nodes, edges: edges.map(([from, to]) => ({ from, to, taken: isTaken(from, to) })) };
 }
 
-/** What the step behind an owner follows: its elements, of a flow the calls that nothing follows. */
+/** What the step behind an owner follows: its elements, of a flow the calls that nothing follows.
+ * @param {{name: string, kind?: string}} owner @param {Map<string, Answers.StepDetail[]>} drawn @returns {string[]} */
 function lastOf(owner, drawn) {
 	const some = drawn.get(owner.name);
 	if (!some?.length) return [owner.name];
@@ -97,9 +99,11 @@ function lastOf(owner, drawn) {
 /**
  * Elements of a map follow their owner. Calls of a flow, and turns of a loop, follow those that had ended when they were
  * made; the first ones follow their owner.
+ * @param {{name: string, kind?: string}} owner @param {Answers.StepDetail[]} elements @returns {string[][]}
  */
 function traceOf(owner, elements) {
 	if (owner.kind === "map") return elements.map((one) => [owner.name, one.name]);
+	/** @param {Answers.StepDetail} one */
 	const made = (one) => one.states?.[0]?.at ?? "";
 	return elements.flatMap((one) => {
 		const before = elements.filter((other) => other !== one && other.ended_at && other.ended_at <= made(one));
@@ -108,6 +112,7 @@ function traceOf(owner, elements) {
 	});
 }
 
+/** @param {Answers.StepDetail} step @param {Answers.StepDetail[]} elements */
 function ownerText(step, elements) {
 	if (step.case) return `case ${line(step.case, 20)}`;
 	const failed = elements.filter((one) => one.state === "failed").length,
@@ -116,7 +121,7 @@ function ownerText(step, elements) {
 	return `${step.kind} · ${done} of ${elements.length}${failed ? ` · ${failed} failed` : ""}`;
 }
 
-/** What a node says under its name. */
+/** What a node says under its name. @param {Answers.StepDetail} one */
 export function subOf(one) {
 	if (one.state === "retrying") return `attempt ${one.attempts} failed`;
 	if (one.state.startsWith("awaiting_")) return words(stateOf(one)).toLowerCase();

@@ -39,7 +39,7 @@ const TIMED = ["approval", "decision", "completion", "event", "retry", "sleep", 
 
 /**
  * Actions are of the present: `isNow` is false while the reader looks back.
- * @param {any} view @param {{as: string, isNow: boolean, done: () => void, speak: (dialect: string) => void}} options
+ * @param {Answers.RunView} view @param {{as: string, isNow: boolean, done: () => void, speak: (dialect: string) => void}} options
  */
 export function headOf(view, { as, isNow, done, speak }) {
 	const { run } = view,
@@ -87,8 +87,10 @@ export function headOf(view, { as, isNow, done, speak }) {
 	];
 }
 
+/** @param {string} name @param {Child} value */
 const meta = (name, value) => h("span", h("span.faint", name, " "), value);
 
+/** @param {Answers.RunDetail} run @param {boolean} mayOperate */
 function metaOf(run, mayOperate) {
 	const labels = Object.entries(run.labels ?? {});
 	const move = () =>
@@ -131,7 +133,7 @@ function metaOf(run, mayOperate) {
 
 /**
  * How a run failed, or why it does not move, with the buttons that move it.
- * @param {any} view @param {any} explained @param {{choose: (step: string) => void, done: () => void}} options
+ * @param {Answers.RunView} view @param {Answers.ExplanationView | null} explained @param {{choose: (step: string) => void, done: () => void}} options
  */
 export function whyOf(view, explained, { choose, done }) {
 	if (view.run.ended_at) return view.run.error ? failure(view, choose, done) : null;
@@ -169,7 +171,8 @@ export function whyOf(view, explained, { choose, done }) {
 	);
 }
 
-/** Which step failed first, with what, and the way on. */
+/** Which step failed first, with what, and the way on.
+ * @param {Answers.RunView} view @param {(step: string) => void} choose @param {() => void} done */
 function failure(view, choose, done) {
 	const { run } = view,
 		isCancelled = run.state === "cancelled";

@@ -31,9 +31,9 @@ import { isUnfolded, progressText, stateOf, tally, titleOf } from "./run_graph.j
 const MOST_LISTED = 100;
 
 /**
- * @param {any} view the body of the run @param {any} one the step @param {any[]} causes why the run does not move
+ * @param {Answers.RunView} view the body of the run @param {Answers.StepDetail} one the step @param {Answers.CauseView[]} causes why the run does not move
  * @param {{choose: (name: string) => void, done: () => void, fold: (name: string, isOpen: boolean) => void,
- *   folds: Map<string, boolean>, elements: any[]}} options
+ *   folds: Map<string, boolean>, elements: Answers.StepDetail[]}} options
  */
 export function stepPanel(view, one, causes, { choose, done, fold, folds, elements }) {
 	const last = one.history.at(-1);
@@ -76,13 +76,16 @@ export function stepPanel(view, one, causes, { choose, done, fold, folds, elemen
 	];
 }
 
+/** @param {string} title @param {unknown} value */
 const part = (title, value) =>
 	value === null || value === undefined
 		? null
 		: h("section.stack.tight", { key: title }, h("h3", title), jsonView(value, { label: title }));
 
+/** @param {Answers.RunView} view @param {Answers.StepDetail} one @param {Answers.CauseView[]} causes @param {() => void} done */
 function actions(view, one, causes, done) {
 	const own = causes.filter((cause) => cause.subject === one.name);
+	/** @param {Answers.CauseView} cause */
 	const isDecided = (cause) => ["decision", "retry"].includes(cause.code);
 	// A hold that the rules for people close to the reader has no command.
 	const isBarred = own.some((cause) => cause.code === "decision" && !cause.command);
@@ -96,6 +99,7 @@ function actions(view, one, causes, done) {
 	return found;
 }
 
+/** @param {Answers.StepDetail} one @param {(name: string) => void} choose */
 const factsOf = (one, choose) =>
 	facts([
 		["Step", one.call && said(one.name)],
@@ -128,10 +132,14 @@ const factsOf = (one, choose) =>
 				said(progressText(one.progress), 300),
 			],
 		],
-		["Skipped", one.skipped && said(one.skipped.sentence, 300)],
+		["Skipped", one.skipped && said(one.skipped.text, 300)],
 		["In doubt", one.in_doubt ? "yes: it is not known whether it took effect" : null],
 	]);
 
+/**
+ * @param {Answers.StepDetail} owner @param {Answers.StepDetail[]} elements @param {(name: string) => void} choose
+ * @param {(name: string, isOpen: boolean) => void} fold @param {Map<string, boolean>} folds
+ */
 function elementList(owner, elements, choose, fold, folds) {
 	const isOpen = folds.get(owner.name) ?? isUnfolded(owner, elements);
 	const urgent = [...elements].sort((a, b) => Number(b.state === "failed") - Number(a.state === "failed"));
@@ -162,10 +170,11 @@ function elementList(owner, elements, choose, fold, folds) {
 	);
 }
 
-/** An attempt, and what differs from the one before. */
+/** An attempt, and what differs from the one before. @param {Answers.AttemptDetail} one @param {Answers.AttemptDetail} [before] */
 function attemptCard(one, before) {
 	const kept = one.evidence,
 		was = before?.evidence;
+	/** @param {Answers.AttemptDetail} [each] */
 	const taken = (each) => (each?.ended_at ? Date.parse(each.ended_at) - Date.parse(each.started_at) : null);
 	const change = taken(one) === null || taken(before) === null ? 0 : taken(one) - taken(before);
 	const isKnown = kept && was && "inputs" in kept && "inputs" in was,
@@ -209,7 +218,9 @@ function attemptCard(one, before) {
 					h(
 						"pre.trace",
 						{ tabindex: "0" },
-						kept.log.map((row) => `${inert(typeof row === "string" ? row : JSON.stringify(row))}\n`),
+						kept.log.map(
+							(/** @type {unknown} */ row) => `${inert(typeof row === "string" ? row : JSON.stringify(row))}\n`,
+						),
 					),
 				)
 			: null,

@@ -10,7 +10,6 @@ import {
 	createStore,
 	empty,
 	every,
-	field,
 	follow,
 	get,
 	go,
@@ -23,7 +22,6 @@ import {
 	line,
 	may,
 	moment,
-	openDialog,
 	patch,
 	Problem,
 	problemBox,
@@ -31,6 +29,7 @@ import {
 	refused,
 	said,
 	select,
+	sentence,
 	setQuery,
 	shortId,
 	skeleton,
@@ -39,24 +38,17 @@ import {
 } from "../kit.js";
 import { BULK, bulkDialog } from "../components/bulk.js";
 import { createTable } from "../components/table.js";
+import { createBrush } from "../components/brush.js";
+import { WINDOWS } from "../components/chart.js";
 import { startDialog } from "../components/start.js";
+import { filterDialog, FILTERS, GROUPS, LIVE, NONE, readFilters, savedViews } from "./runs_filters.js";
 import { createHealth, healthView } from "../health.js";
+
+/** @typedef {import("./runs_filters.js").Filters} Filters */
 
 const PAGE = 100,
 	MOST = 20_000;
-const LIVE = BULK.cancel[5],
-	STATES = [...LIVE, ...BULK.rerun[5]];
-const GROUPS = [
-	["all", "All", []],
-	["live", "Live", LIVE],
-	["attention", "Needs attention", ["failed", "rolled_back", "paused"]],
-	["blocked", "Blocked", ["blocked"]],
-	["failed", "Failed", ["failed"]],
-	["rolled_back", "Rolled back", ["rolled_back"]],
-	["succeeded", "Succeeded", ["succeeded"]],
-	["cancelled", "Cancelled", ["cancelled"]],
-];
-const FILTERS = ["text", "workflow", "business_key", "correlation_id", "label", "error", "since", "until", "state"];
+/** @type {["cancel" | "retry" | "rerun" | "pause" | "resume", string][]} */
 const BULK_ICONS = [
 	["cancel", "slash"],
 	["retry", "retry"],
@@ -70,10 +62,14 @@ export function runsPage(context) {
 	const { signal } = context;
 	const filters = readFilters(context.query);
 	const store = createStore({
+		/** @type {Answers.RunSummary[]} */
 		runs: [],
+		/** @type {string | null} */
 		next: null,
+		/** @type {number | null} */
 		total: null,
 		complete: true,
+		/** @type {Answers.LookedAt | null} */
 		looked: null,
 		problem: "",
 		loaded: false,
@@ -83,6 +79,7 @@ export function runsPage(context) {
 		generation = 0,
 		asked = 0;
 
+	/** @type {Column<Answers.RunSummary>[]} */
 	const columns = [
 		{ id: "state", label: "State", width: "7.25rem", cell: (run) => badge(run.state) },
 		{
@@ -129,9 +126,15 @@ export function runsPage(context) {
 		on: { input: () => later({ text: search.value.trim() }) },
 	});
 	const states = h("div.switch", { role: "group", "aria-label": "State" });
+	const roots = button("No child runs", () => change({ roots: filters.roots ? undefined : "true" }), {
+		kind: "small",
+		pressed: Boolean(filters.roots),
+	});
+	const brush = createBrush({ name: "Runs by start", chosen: (since, until) => change({ since, until }) }),
+		over = h("section.card.over-time", { "aria-label": "Runs over time", hidden: true });
 	const chips = h("div.chips");
 	const bar = h("div.card.selection.row", { hidden: true, role: "region", "aria-label": "Selected runs" });
-	const views = h("div.row");
+	const views = savedViews(change);
 	const problem = h("div"),
 		looked = h("div.row.muted", { role: "status", hidden: true });
 	const element = h(
@@ -141,11 +144,18 @@ export function runsPage(context) {
 			h("h1", "Runs"),
 			h(
 				"div.row",
-				views,
+				views.element,
 				may("start") && button("Start a run", () => startDialog(), { kind: "primary", icon: "plus" }),
 			),
 		),
-		h("div.filters", h("div.search", icon("search"), search), button("Filter", openFilters, { icon: "more" }), states),
+		h(
+			"div.filters",
+			h("div.search", icon("search"), search),
+			button("Filter", openFilters, { icon: "more" }),
+			roots,
+			states,
+		),
+		over,
 		chips,
 		problem,
 		looked,
@@ -153,6 +163,10 @@ export function runsPage(context) {
 		table.element,
 	);
 
+	function openFilters() {
+		filterDialog(filters, change);
+	}
+	/** @param {Answers.RunSummary} run @param {any} [event] */
 	function open(run, event) {
 		if (event && (event.ctrlKey || event.metaKey)) window.open(href(`/runs/${run.id}`), "_blank", "noopener");
 		else go(`/runs/${run.id}`);
@@ -166,7 +180,7 @@ export function runsPage(context) {
 				"search",
 				"No run matches",
 				"Change the filters, or ",
-				button("show all runs", () => change(Object.fromEntries(FILTERS.map((name) => [name, undefined]))), SMALL),
+				button("show all runs", () => change(NONE), SMALL),
 			);
 		return empty(
 			"runs",
@@ -178,10 +192,12 @@ export function runsPage(context) {
 	}
 
 	let timer = 0;
+	/** @param {Filters} changes */
 	function later(changes) {
 		clearTimeout(timer);
 		timer = setTimeout(() => change(changes), 220);
 	}
+	/** @param {Filters} changes */
 	function change(changes) {
 		Object.assign(filters, changes);
 		setQuery(Object.fromEntries(FILTERS.map((name) => [name, filters[name]])));
@@ -191,24 +207,76 @@ export function runsPage(context) {
 		store.set({ runs: [], next: null, looked: null, loaded: false });
 		table.scroller.scrollTop = 0;
 		drawFilters();
+		drawTimes();
 		reloader.ask();
 	}
-	/** How many live runs there are now, by group; ended ones are counted by the table. */
+	/** How many runs there are by group: live ones now, ended ones in the window. @type {Map<string, number>} */
 	const counts = new Map();
+	/** @type {Answers.Statistics | null} */
+	let numbers = null;
+	let window_ = context.query.get("window") ?? "24h";
 	async function count() {
-		const found = await get("/status", { window: "1h" }, signal).catch(refused);
-		if (found instanceof Problem) return;
-		const live = found.status.runs.live.by_state;
-		for (const id of ["live", "blocked"]) {
-			const group = /** @type {string[]} */ (GROUPS.find(([one]) => one === id)[2]);
+		const [found, told] = await Promise.all([
+			get("/status", { window: "1h" }, signal).catch(refused),
+			get("/statistics", { window: window_ }, signal).catch(refused),
+		]);
+		if (found instanceof Problem || told instanceof Problem) return;
+		numbers = told.statistics;
+		const live = found.status.runs.live.by_state,
+			by = /** @type {Record<string, number>} */ ({ ...numbers.runs.by_state, ...live });
+		for (const [id, , group] of GROUPS.slice(1))
 			counts.set(
 				id,
-				group.reduce((sum, state) => sum + (live[state] ?? 0), 0),
+				group.reduce((sum, state) => sum + (by[state] ?? 0), 0),
 			);
-		}
 		drawFilters();
+		drawTimes();
 	}
+	/** The runs over time, of one workflow where the reader looks at one. */
+	function drawTimes() {
+		over.hidden = !numbers?.runs.total;
+		if (!numbers) return;
+		const spans = numbers.throughput,
+			own = numbers.workflows.find((one) => one.workflow === filters.workflow),
+			times = spans.map((one) => Date.parse(one.at)),
+			edges = [...times, 2 * times.at(-1) - times.at(-2)].map((one) => new Date(one).toISOString());
+		const points = spans.map((one, at) => ({
+			label: new Date(one.at).toLocaleString("en-GB"),
+			parts: own ? [own.started[at] - own.failed_in[at], 0, own.failed_in[at]] : [one.succeeded, one.other, one.failed],
+		}));
+		const words_ = [own ? "did not fail" : "succeeded", "other", "failed or rolled back"];
+		brush.show(
+			{ name: "Runs by start", points, tones: ["ok", "run", "bad"], words: words_ },
+			edges,
+			filters.since,
+			filters.until,
+		);
+		patch(
+			over,
+			brush.element,
+			h(
+				"div.row",
+				h("span.faint", moment(edges[0])),
+				h(
+					"span.faint.cut.grow",
+					`${own ? inert(own.workflow) : "all workflows"}, by start${numbers.runs.is_estimate ? ", estimated" : ""}`,
+				),
+				select(
+					WINDOWS,
+					window_,
+					(next) => {
+						window_ = next;
+						setQuery({ window: next });
+						void count();
+					},
+					"Window",
+				),
+			),
+		);
+	}
+	const isLive = (/** @type {string[]} */ group) => group.every((one) => LIVE.includes(one));
 	function drawFilters() {
+		roots.setAttribute("aria-pressed", String(Boolean(filters.roots)));
 		const chosen = [...(filters.state ?? [])].sort().join();
 		patch(
 			states,
@@ -221,18 +289,26 @@ export function runsPage(context) {
 						on: { click: () => change({ state: group.length ? group : undefined }) },
 					},
 					label,
-					counts.has(id) ? h("span.count", counts.get(id).toLocaleString("en")) : null,
+					counts.has(id)
+						? h(
+								"span.count",
+								{ title: isLive(group) ? "now" : `started within ${window_}` },
+								counts.get(id).toLocaleString("en"),
+							)
+						: null,
 				),
 			),
 		);
 		const isGroup = GROUPS.some(([, , group]) => [...group].sort().join() === chosen);
-		const set = FILTERS.filter((name) => filters[name] && name !== "text" && !(name === "state" && isGroup));
+		const set = FILTERS.filter(
+			(name) => filters[name] && !["text", "roots"].includes(name) && !(name === "state" && isGroup),
+		);
 		put(
 			chips,
 			set.map((name) =>
 				h(
 					"span.chip",
-					`${words(name)}: ${line([filters[name]].flat().join(", "), 60)}`,
+					sentence(`${words(name)}: ${[filters[name]].flat().join(", ")}`, 80),
 					button(`Remove the filter ${words(name)}`, () => change({ [name]: undefined }), {
 						kind: "plain small",
 						icon: "cross",
@@ -243,130 +319,8 @@ export function runsPage(context) {
 		);
 		chips.hidden = !set.length;
 	}
-	function openFilters() {
-		const fields = {
-			workflow: input({ value: filters.workflow ?? "" }),
-			business_key: input({ value: filters.business_key ?? "" }),
-			correlation_id: input({ value: filters.correlation_id ?? "" }),
-			label: input({ value: (filters.label ?? []).join(", "), placeholder: "team=a, region=eu" }),
-			error: input({ value: filters.error ?? "" }),
-			since: input({ type: "datetime-local", value: local(filters.since) }),
-			until: input({ type: "datetime-local", value: local(filters.until) }),
-		};
-		const boxes = STATES.map((state) => [
-			state,
-			h("input", { type: "checkbox", checked: (filters.state ?? []).includes(state) }),
-		]);
-		const named = [
-			["workflow", "Workflow"],
-			["business_key", "Business key"],
-			["correlation_id", "Correlation id"],
-			["label", "Labels", "NAME=TEXT, separated by commas"],
-			["error", "Error", "A part of the error"],
-			["since", "Started at or after"],
-			["until", "Started at or before"],
-		];
-		openDialog({
-			title: "Filter runs",
-			label: "Apply",
-			body: [
-				h(
-					"div.two",
-					named.map(([name, label, hint]) => field(label, fields[name], hint)),
-				),
-				h(
-					"fieldset.states",
-					h("legend", "States"),
-					boxes.map(([state, box]) => h("label.row", box, badge(state))),
-				),
-			],
-			act: async () => {
-				const moment = (text) => (text ? new Date(text).toISOString() : undefined);
-				const labels = fields.label.value
-					.split(",")
-					.map((one) => one.trim())
-					.filter(Boolean);
-				const wanted = boxes.filter(([, box]) => box.checked).map(([state]) => state);
-				change({
-					...Object.fromEntries(
-						["workflow", "business_key", "correlation_id", "error"].map((name) => [
-							name,
-							fields[name].value.trim() || undefined,
-						]),
-					),
-					label: labels.length ? labels : undefined,
-					since: moment(fields.since.value),
-					until: moment(fields.until.value),
-					state: wanted.length ? wanted : undefined,
-				});
-			},
-		});
-	}
-
-	// Saved views are addresses with a name, kept in this browser.
-	const kept = () => JSON.parse(localStorage.getItem("stepkeep.views") ?? "{}");
-	function drawViews() {
-		const all = kept(),
-			names = Object.keys(all).sort();
-		put(
-			views,
-			names.length
-				? select(
-						[["", "Saved views"], ...names.map((one) => [one, one])],
-						names.find((one) => all[one] === location.search) ?? "",
-						(name) => {
-							const next = readFilters(new URLSearchParams(all[name] ?? ""));
-							change({ ...Object.fromEntries(FILTERS.map((one) => [one, undefined])), ...next });
-						},
-						"Saved views",
-					)
-				: null,
-			button("Save view", saveView, { kind: "plain", icon: "star", hidden: true }),
-		);
-	}
-	function saveView() {
-		const name = input({ maxlength: "60", autofocus: true }),
-			all = kept();
-		openDialog({
-			title: "Save this view",
-			label: "Save",
-			done: "Saved in this browser",
-			body: [
-				field("Name", name, "The same name replaces the view."),
-				Object.keys(all).length
-					? h(
-							"div.chips",
-							Object.keys(all)
-								.sort()
-								.map((one) =>
-									h(
-										"span.chip",
-										inert(one),
-										button(
-											`Remove the view ${one}`,
-											(event) => {
-												const left = kept();
-												delete left[one];
-												localStorage.setItem("stepkeep.views", JSON.stringify(left));
-												event.target.closest(".chip").remove();
-												drawViews();
-											},
-											{ kind: "plain small", icon: "cross", hidden: true },
-										),
-									),
-								),
-						)
-					: null,
-			],
-			act: async () => {
-				if (!name.value.trim()) throw new TypeError("Give the view a name.");
-				localStorage.setItem("stepkeep.views", JSON.stringify({ ...kept(), [name.value.trim()]: location.search }));
-				drawViews();
-			},
-		});
-	}
-
 	let isAll = false;
+	/** @param {Set<string>} keys */
 	function showSelection(keys) {
 		const { total, complete } = store.get(),
 			all = total ?? 0;
@@ -402,6 +356,7 @@ export function runsPage(context) {
 			),
 		);
 	}
+	/** @param {"cancel" | "retry" | "rerun" | "pause" | "resume"} kind */
 	const act = (kind) =>
 		bulkDialog(
 			kind,
@@ -414,20 +369,27 @@ export function runsPage(context) {
 		);
 	/** The filter as a job takes it. */
 	function where() {
-		const { label, ...rest } = query();
+		const { label, roots: isRoots, ...rest } = query();
 		return {
 			...rest,
+			...(isRoots ? { roots: true } : {}),
 			...(label
-				? { labels: Object.fromEntries(label.map((one) => [one.split("=")[0], one.split("=").slice(1).join("=")])) }
+				? {
+						labels: Object.fromEntries(
+							label.map((/** @type {string} */ one) => [one.split("=")[0], one.split("=").slice(1).join("=")]),
+						),
+					}
 				: {}),
 		};
 	}
 
-	const query = () => Object.fromEntries(FILTERS.map((name) => [name, filters[name]]));
+	/** @returns {Filters} */
+	const query = () => ({ ...filters });
+	/** @returns {Promise<void>} */
 	async function load() {
 		const mine = generation;
 		try {
-			const found = await get("/runs", { ...query(), limit: PAGE }, signal);
+			const found = /** @type {Answers.RunList} */ (await get("/runs", { ...query(), limit: PAGE }, signal));
 			if (mine !== generation) return void reloader.ask();
 			const before = store.get().runs,
 				fresh = new Map(found.runs.map((run) => [run.id, run]));
@@ -466,7 +428,9 @@ export function runsPage(context) {
 		isLoadingMore = true;
 		const mine = generation;
 		try {
-			const found = await get("/runs", { ...query(), cursor: next, limit: 200 }, signal);
+			const found = /** @type {Answers.RunList} */ (
+				await get("/runs", { ...query(), cursor: next, limit: 200 }, signal)
+			);
 			if (mine !== generation) return;
 			asked = store.get().runs.length + found.runs.length - PAGE;
 			const { looked: before, total } = store.get();
@@ -521,7 +485,9 @@ export function runsPage(context) {
 			const runs = store.get().runs,
 				at = runs.findIndex((run) => run.id === data.run_id);
 			if (at >= PAGE) {
-				const last = data.lines.filter((one) => one.event_type === "run_state_transition" && one.to_state).at(-1);
+				const last = data.lines
+					.filter((/** @type {any} */ one) => one.event_type === "run_state_transition" && one.to_state)
+					.at(-1);
 				const next = [...runs];
 				next[at] = {
 					...runs[at],
@@ -536,13 +502,12 @@ export function runsPage(context) {
 		30_000,
 		() => {
 			reloader.ask();
-			void count().catch(() => undefined);
+			void count().catch(() => {});
 		},
 		signal,
 	);
-	void count().catch(() => undefined);
+	void count().catch(() => {});
 	drawFilters();
-	drawViews();
 	reloader.ask();
 
 	return {
@@ -558,7 +523,7 @@ export function runsPage(context) {
 		},
 		commands: [
 			{ label: "Filter runs", icon: "search", keys: "f", act: openFilters },
-			{ label: "Save this view", icon: "star", act: saveView },
+			{ label: "Save this view", icon: "star", act: views.save },
 			...(may("start") ? [{ label: "Start a run", icon: "plus", keys: "n", act: () => startDialog() }] : []),
 			...GROUPS.map(([, label, group]) => ({
 				label: `Show runs: ${label}`,
@@ -568,6 +533,7 @@ export function runsPage(context) {
 		],
 	};
 
+	/** @param {Answers.RunSummary} run */
 	function cardOf(run) {
 		return [
 			h(
@@ -581,6 +547,7 @@ export function runsPage(context) {
 	}
 }
 
+/** @param {Answers.RunSummary} run */
 function keyCell(run) {
 	const labels = Object.entries(run.labels ?? {});
 	if (!run.business_key && !labels.length) return h("span.faint", "–");
@@ -589,20 +556,4 @@ function keyCell(run) {
 		labels.slice(0, 2).map(([name, text]) => h("span.chip", line(`${name}=${text}`, 40))),
 		labels.length > 2 && h("span.faint", `+${labels.length - 2}`),
 	];
-}
-
-function readFilters(query) {
-	const found = {};
-	for (const name of FILTERS) {
-		const given = query.getAll(name).filter(Boolean);
-		if (given.length) found[name] = name === "state" || name === "label" ? given : given[0];
-	}
-	return found;
-}
-
-/** A moment as the control for local times wants it. @param {string | undefined} iso */
-function local(iso) {
-	if (!iso || Number.isNaN(Date.parse(iso))) return "";
-	const at = new Date(iso);
-	return new Date(at.getTime() - at.getTimezoneOffset() * 60_000).toISOString().slice(0, 16);
 }

@@ -14,6 +14,7 @@ export function signInPage(enter) {
 	});
 	const problem = h("div.problem", { role: "alert" });
 	const submit = h("button.button.primary", { type: "submit" }, "Sign in");
+	/** @param {Event} event */
 	async function send(event) {
 		event.preventDefault();
 		put(problem);

@@ -47,7 +47,9 @@ export const triggersPage = listed({
 		const details = await Promise.all(
 			triggers.slice(0, 30).map((one) => get(`/triggers/${named(one.trigger)}`, {}, signal)),
 		);
-		return { triggers: [...details, ...triggers.slice(30)], next };
+		/** @type {(Answers.TriggerView & Partial<Answers.TriggerDetails>)[]} */
+		const all = [...details, ...triggers.slice(30)];
+		return { triggers: all, next };
 	},
 	actions: (again) =>
 		may("operate") && button("Add a trigger", () => addDialog(again), { icon: "plus", kind: "primary" }),
@@ -73,9 +75,10 @@ export const triggersPage = listed({
 				),
 });
 
+/** @param {Answers.TriggerView & Partial<Answers.TriggerDetails>} one @param {() => void} again */
 function row(one, again) {
 	const isPaused = one.state === "paused",
-		act = (path) => () =>
+		act = (/** @type {string} */ path) => () =>
 			attempt(async () => {
 				await post(`/triggers/${named(one.trigger)}/${path}`);
 				again();
@@ -122,9 +125,10 @@ function row(one, again) {
 	];
 }
 
+/** @type {Record<string, string>} */
 const SETTLED = { started: "ok", skipped: "idle", refused: "bad", failed: "bad", missed: "wait" };
 
-/** The last firings, oldest first: what became of each. */
+/** The last firings, oldest first: what became of each. @param {Answers.FiringView[]} firings */
 function dots(firings) {
 	if (!firings.length) return h("span.faint", "none yet");
 	return h(
@@ -144,7 +148,7 @@ function dots(firings) {
 	);
 }
 
-/** @param {any} trigger */
+/** @param {Answers.TriggerView} trigger */
 async function firingsDialog(trigger) {
 	const told = await get(`/triggers/${named(trigger.trigger)}`).catch(refused);
 	const zone = trigger.schedule?.zone;
@@ -160,7 +164,13 @@ async function firingsDialog(trigger) {
 							? table(
 									"Next firings",
 									["Next", "Your time", zone ? `In ${zone}` : "There"],
-									told.next.slice(0, 10).map((one) => [countdown(one.due_at), moment(one.due_at), line(one.local, 40)]),
+									told.next
+										.slice(0, 10)
+										.map((/** @type {Answers.NextMoment} */ one) => [
+											countdown(one.due_at),
+											moment(one.due_at),
+											line(one.local, 40),
+										]),
 								)
 							: h("p.muted", "It has no moments ahead: it fires on events, or is paused."),
 						told.firings.length
@@ -169,7 +179,7 @@ async function firingsDialog(trigger) {
 									["Moment", "State", "Run"],
 									told.firings
 										.slice(0, 20)
-										.map((one) => [
+										.map((/** @type {Answers.FiringView} */ one) => [
 											moment(one.due_at),
 											words(one.state),
 											one.run_id ? runLink(one.run_id) : said(one.reason ?? "–"),
@@ -180,6 +190,7 @@ async function firingsDialog(trigger) {
 	});
 }
 
+/** @param {() => void} again */
 async function addDialog(again) {
 	const { definitions } = await get("/workflows", { limit: 200 }),
 		names = [...new Set(definitions.map((one) => one.workflow))];
@@ -213,7 +224,8 @@ async function addDialog(again) {
 	});
 }
 
-/** Fires the moments of a range that have no run; a dry run says first how many they are. */
+/** Fires the moments of a range that have no run; a dry run says first how many they are.
+ * @param {Answers.TriggerView} trigger @param {() => void} again */
 function backfillDialog({ trigger }, again) {
 	const since = input({ type: "datetime-local" }),
 		until = input({ type: "datetime-local" }),

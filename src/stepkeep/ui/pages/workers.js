@@ -195,7 +195,7 @@ export function workersPage(context) {
 	return page;
 }
 
-/** Nothing more is claimed of a queue or of the tenant. What workers hold goes on. */
+/** Nothing more is claimed of a queue or of the tenant. What workers hold goes on. @param {string[]} queues @param {() => void} again */
 function pauseDialog(queues, again) {
 	const what = select(
 			[
@@ -218,6 +218,7 @@ function pauseDialog(queues, again) {
 	});
 }
 
+/** @param {() => void} again */
 function limitDialog(again) {
 	const workflow = input(),
 		most = input({ type: "number", min: "1", value: "10" });
@@ -232,6 +233,7 @@ function limitDialog(again) {
 	});
 }
 
+/** @param {Answers.WorkerView} one */
 function row(one) {
 	const usage = one.usage[0],
 		share = usage?.utilisation ?? 0;

@@ -89,9 +89,14 @@ export const workflowsPage = listed({
 	},
 });
 
+/**
+ * @param {Answers.DefinitionSummary} one @param {Answers.WorkflowNumbers | undefined} found
+ * @param {Answers.TriggerView[] | undefined} triggers @param {string | null} since
+ */
 function workflowRow(one, found, triggers, since) {
-	const seconds = (value) => (typeof value === "number" ? span(value * 1000) : "–"),
-		runs = (count, query) =>
+	const seconds = (/** @type {number | null | undefined} */ value) =>
+			typeof value === "number" ? span(value * 1000) : "–",
+		runs = (/** @type {number} */ count, /** @type {Record<string, any>} */ query) =>
 			h("a.num", { href: href("/runs", { workflow: one.workflow, since, ...query }) }, count.toLocaleString("en"));
 	return [
 		[
@@ -154,6 +159,7 @@ export function workflowPage(context) {
 	})();
 	return { element };
 
+	/** @param {Answers.DefinitionView} told @param {number[]} versions */
 	function draw({ definition, document }, versions) {
 		put(
 			head,
@@ -176,8 +182,9 @@ export function workflowPage(context) {
 		);
 		const graph = createGraph({ name: "Steps", choose: (id) => step(id), signal }),
 			aside = h("div");
+		/** @param {string} id */
 		const step = (id) => {
-			const one = document.steps.find((two) => two.name === id.replace(/^undo:/, ""));
+			const one = document.steps.find((/** @type {any} */ two) => two.name === id.replace(/^undo:/, ""));
 			put(
 				aside,
 				card(
@@ -204,6 +211,7 @@ export function workflowPage(context) {
 			);
 		};
 		const chosen = context.query.get("tab") ?? "graph";
+		/** @type {Promise<Answers.Simulation> | null} */
 		let asked = null;
 		const simulated = () =>
 			(asked ??= get(`/workflows/${named(name)}/simulation`, { version: definition.version }, signal));
@@ -225,10 +233,10 @@ export function workflowPage(context) {
 								["Step", "Does", "After", "Timeout", "Attempts", "On failure", "Undo"],
 								document.steps
 									.slice(0, 1000)
-									.map((one) => [
+									.map((/** @type {any} */ one) => [
 										said(one.name),
 										does(one),
-										line(one.depends_on.map((dep) => dep.step).join(", "), 120) || "–",
+										line(one.depends_on.map((/** @type {any} */ dep) => dep.step).join(", "), 120) || "–",
 										one.executor ? micros(one.timeout) : "–",
 										one.executor ? String(one.retry.max_attempts) : "–",
 										words(one.on_failure),
@@ -262,17 +270,20 @@ export function workflowPage(context) {
 		);
 		put(body, document.description ? h("p.muted", said(document.description, 600)) : null, tabs.list, tabs.panel);
 		graph.show(
-			document.steps.map((one) => ({
+			document.steps.map((/** @type {any} */ one) => ({
 				id: one.name,
 				label: one.name,
 				sub: sub(one),
 				state: one.approval ? "awaiting_approval" : one.wait ? "awaiting_event" : "step",
-				undo: one.undo ? { id: `undo:${one.name}`, state: "none", at: null } : null,
+				undo: one.undo ? { id: `undo:${one.name}`, state: "none", at: /** @type {string | null} */ (null) } : null,
 			})),
-			document.steps.flatMap((one) => one.depends_on.map((dep) => ({ from: dep.step, to: one.name }))),
+			document.steps.flatMap((/** @type {any} */ one) =>
+				one.depends_on.map((/** @type {any} */ dep) => ({ from: dep.step, to: one.name })),
+			),
 		);
 	}
 
+	/** @param {number[]} versions @param {number} current */
 	function versionsView(versions, current) {
 		if (versions.length < 2)
 			return empty("flow", "One version so far", "When another one is published, this shows what differs.");
@@ -328,6 +339,10 @@ export function workflowPage(context) {
 	}
 }
 
+/**
+ * @template T
+ * @param {() => Promise<T>} load @param {(told: T) => Child} draw
+ */
 function lazy(load, draw) {
 	const box = h("div", skeleton(4));
 	load().then(
@@ -339,9 +354,12 @@ function lazy(load, draw) {
 	return box;
 }
 
-/** What the service says of two versions: the fields that differ, and what that means for runs of the old one. */
+/** What the service says of two versions: the fields that differ, and what that means for runs of the old one.
+ * @param {Answers.VersionDifferences} told @param {() => void} migrate */
 function differencesView({ same, workflow, steps, consequences, live }, migrate) {
+	/** @param {string} one */
 	const value = (one) => h("code", line(one, 200));
+	/** @param {() => Child} name @param {string} change @param {Answers.FieldDifference[]} found @returns {Child[][]} */
 	const placed = (name, change, found) =>
 		found.flatMap((one) => one.places.map((two) => [name(), change, words(two.place), value(two.old), value(two.new)]));
 	const rows = [
@@ -394,6 +412,7 @@ function differencesView({ same, workflow, steps, consequences, live }, migrate)
 	);
 }
 
+/** @param {Answers.Simulation} report */
 const findingsView = (report) =>
 	h(
 		"div.stack",
@@ -419,6 +438,7 @@ const findingsView = (report) =>
 		),
 	);
 
+/** @param {Answers.Simulation} report */
 const pathsView = (report) =>
 	h(
 		"div.stack",
@@ -447,10 +467,12 @@ const pathsView = (report) =>
 		),
 	);
 
+/** @param {any} one a step of the definition @returns {string} */
 const does = (one) =>
 	one.growth?.kind === "switch"
-		? `one of: ${line(one.growth.cases.map((two) => two.name).join(", "), 80)}`
+		? `one of: ${line(one.growth.cases.map((/** @type {any} */ two) => two.name).join(", "), 80)}`
 		: `${one.growth ? `${one.growth.kind} of ` : ""}${doesOnce(one)}`;
+/** @param {any} one @returns {string} */
 const doesOnce = (one) =>
 	one.child
 		? `runs ${line(one.child.workflow, 60)} v${one.child.version}`
@@ -461,6 +483,7 @@ const doesOnce = (one) =>
 				: one.executor
 					? `${one.executor.kind} ${line(one.executor.name ?? "", 60)}`
 					: "nothing";
+/** @param {any} one @returns {string} */
 const sub = (one) =>
 	one.approval
 		? "gate"
@@ -483,7 +506,7 @@ export function editorPage(context) {
 		on: {
 			input: () => {
 				clearTimeout(timer);
-				timer = setTimeout(() => void check(), 300);
+				timer = setTimeout(check, 300);
 			},
 		},
 	});
@@ -502,6 +525,7 @@ export function editorPage(context) {
 	let timer = 0,
 		asked = 0;
 	context.title("Write a workflow");
+	/** @returns {Promise<void>} */
 	async function check() {
 		asked += 1;
 		const mine = asked;
@@ -510,13 +534,11 @@ export function editorPage(context) {
 			text: text.value,
 			type: "application/yaml",
 			signal: context.signal,
-		}).catch((error) => {
-			if (error instanceof Problem) return { ok: false, problems: [{ message: error.message }], warnings: [] };
-			throw error;
-		});
+		}).catch(refused);
 		if (mine !== asked) return;
+		if (told instanceof Problem) return void put(out, problemBox(told.message));
 		submit.disabled = !told.ok || !may("operate");
-		const list = (found, tone, word) =>
+		const list = (/** @type {any[]} */ found, /** @type {string} */ tone, /** @type {string} */ word) =>
 			found.map((one) =>
 				h(
 					"li",

@@ -1,8 +1,9 @@
 """Records the checkpoints of running attempts, and finds those that earlier attempts of a step have recorded.
 
-It records under the fence of the claim, so that an attempt that lost its lease records nothing. It runs on the worker's
-loop; handlers reach it from their own loop or thread. An outage of the database delays it. `Job.make_context` and the
-executor of flows ask for it.
+Earlier ones are read in pages, when the handler asks for one that is not known yet. New ones are recorded under the
+fence of the claim, so that an attempt that lost its lease records nothing. It runs on the worker's loop; handlers reach
+it from their own loop or thread. An outage of the database delays it. `Job.make_context` and the executor of flows ask
+for it.
 """
 
 from __future__ import annotations
@@ -11,10 +12,11 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from stepkeep.kernel.decide.checkpoints import MOST_CHECKPOINTS, recorded
-from stepkeep.kernel.errors import Fenced, InvalidInput, StoreError
+from stepkeep.kernel.errors import Fenced, StoreError
 from stepkeep.kernel.machine.events import StepCheckpointed
 from stepkeep.operations.pipeline.transact import Claim, Transactor
+from stepkeep.operations.remote.recorded_checkpoints import CheckpointPage, Place
+from stepkeep.store.records import FIRST_CHECKPOINT
 from stepkeep.worker.attempts.executor import Job
 from stepkeep.worker.attempts.once import Checkpoints
 from stepkeep.worker.bridge import Bridge, runs_a_loop
@@ -36,6 +38,11 @@ class CheckpointKeeper:
         self._transactor, self._holder, self._is_held, self._retry = transactor, holder, is_held, retry
         self._home: asyncio.AbstractEventLoop | None = None
 
+    @property
+    def most_bytes(self) -> int:
+        """How large a value may be."""
+        return self._transactor.payloads.max_bytes
+
     def open(self) -> None:
         """Bind to the running event loop, on which everything is read and written."""
         self._home = asyncio.get_running_loop()
@@ -49,15 +56,16 @@ class CheckpointKeeper:
         reached: Checkpoints = Bridge(own, self._home)
         return reached
 
-    async def find(self, job: Job, name: str) -> bytes | None:
-        """What an earlier attempt has recorded."""
+    async def page(self, job: Job, after: Place) -> CheckpointPage:
+        """What earlier attempts have recorded after a place."""
+        found: CheckpointPage = await self._persist(job, lambda: self._transactor.checkpoints.page(job.claim, after))
+        return found
+
+    async def value(self, job: Job, stored: bytes) -> bytes:
+        """What stands for a stored value."""
         claim = job.claim
-        known = recorded(claim.step, name)
-        if known is None:
-            return None
-        value = known.value.encode()
         found: bytes = await self._persist(
-            job, lambda: self._transactor.payloads.value(claim.tenant, claim.run_id, value)
+            job, lambda: self._transactor.payloads.value(claim.tenant, claim.run_id, stored)
         )
         return found
 
@@ -96,19 +104,24 @@ class AttemptCheckpoints:
     def __init__(self, keeper: CheckpointKeeper, job: Job) -> None:
         self._keeper, self._job = keeper, job
         self._new: dict[str, bytes] = {}
+        self._known: dict[str, bytes] = {}
+        self._reading = asyncio.Lock()
+        # The first claim of a step finds nothing recorded, but for a flow that an earlier run began.
+        step = job.claim.step
+        is_begun = step.fence > 1 or (step.note is not None and step.note.grown is not None)
+        self._after = FIRST_CHECKPOINT if is_begun else None
+        self.most_bytes = keeper.most_bytes
 
     async def find(self, name: str) -> bytes | None:
         if name in self._new:
             return self._new[name]
-        found = await self._keeper.find(self._job, name)
-        note = self._job.claim.step.note
-        if found is None and len(self._new) + (0 if note is None else len(note.checkpoints)) >= MOST_CHECKPOINTS:
-            # Before the function is called: what it did could not be recorded.
-            raise InvalidInput(
-                f"ctx.once: a step has at most {MOST_CHECKPOINTS} checkpoints, and {name} would be one more. "
-                "Make it several steps."
-            )
-        return found
+        async with self._reading:
+            while name not in self._known and self._after is not None:
+                found = await self._keeper.page(self._job, self._after)
+                self._known |= found.values
+                self._after = found.following
+        stored = self._known.get(name)
+        return None if stored is None else await self._keeper.value(self._job, stored)
 
     async def record(self, name: str, value: bytes) -> None:
         await self._keeper.record(self._job, name, value)

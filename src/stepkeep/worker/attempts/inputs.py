@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from stepkeep.kernel.machine.outcomes import Completed, Outcome
 from stepkeep.kernel.machine.payloads import MADE_HERE
@@ -19,7 +19,7 @@ from stepkeep.kernel.machine.states import StepState
 from stepkeep.operations.people.network import allow_list
 from stepkeep.operations.pipeline.payloads import Payloads
 from stepkeep.operations.remote.recorded_calls import CallReader
-from stepkeep.store.change import RunKey
+from stepkeep.store.change import Loaded, RunKey
 from stepkeep.store.protocol import Store
 from stepkeep.worker.attempts.executor import Job
 from stepkeep.worker.attempts.secrets import SecretReader
@@ -51,6 +51,10 @@ class Inputs:
         self._details: Cache[RunKey, Details] = Cache(budget=budget)
         self._outputs: Cache[OutputKey, tuple[bytes | None]] = Cache(budget=budget)
         self._read: set[tuple[int, int]] = set()
+        self._needs_details: set[tuple[int, int]] = set()
+        """The steps of definitions whose jobs were seen to need the details of their run."""
+        self._coming: dict[RunKey, asyncio.Task[dict[RunKey, Details]]] = {}
+        """The details that are read while their steps are being claimed."""
         self.flows = FlowKeeper()
         self._home: asyncio.AbstractEventLoop | None = None
         self._pid = os.getpid()
@@ -58,6 +62,34 @@ class Inputs:
     def open(self) -> None:
         """Bind to the running event loop, on which all reads are made."""
         self._home, self._pid = asyncio.get_running_loop(), os.getpid()
+
+    def expect(self, loaded: Loaded) -> None:
+        """These steps are about to be claimed: read the details that their jobs will need meanwhile."""
+        runs = {
+            (tenant, run_id): None
+            for tenant, run_id, no in loaded.proposed
+            if (key := (tenant, run_id)) not in self._details
+            and key not in self._coming
+            and (loaded.runs[key].definition_id, no) in self._needs_details
+        }
+        if runs:
+            reading = asyncio.get_running_loop().create_task(self._read_details(list(runs)))
+            self._coming |= dict.fromkeys(runs, reading)
+            reading.add_done_callback(lambda done: self._arrived(done, runs))
+
+    def _arrived(self, reading: asyncio.Task[dict[RunKey, Details]], runs: Iterable[RunKey]) -> None:
+        for key in runs:
+            del self._coming[key]
+        # A read that failed is made again for its jobs, and tells them then.
+        if not reading.cancelled() and reading.exception() is None:
+            self._keep(reading.result())
+
+    async def _read_details(self, runs: list[RunKey]) -> dict[RunKey, Details]:
+        return await self._payloads.details(await self._store.read_details(runs))
+
+    def _keep(self, details: Mapping[RunKey, Details]) -> None:
+        for key, found in details.items():
+            self._details.put(key, found, len(found.input))
 
     def fill(self, jobs: Sequence[Job]) -> list[Job]:
         """Fill jobs from the caches; returns the jobs that still lack something."""
@@ -99,16 +131,16 @@ class Inputs:
         for job in jobs:
             if job.prepared.needs_network:
                 job.loaded.allowed = lists[job.claim.tenant]
-        runs = {
-            key: None
-            for job in jobs
-            if job.needs_details and (key := (job.claim.tenant, job.claim.run_id)) not in self._details
-        }
+        asking = [job for job in jobs if job.needs_details]
+        self._needs_details.update((job.claim.plan.definition_id, job.claim.step.no) for job in asking)
+        keys = {(job.claim.tenant, job.claim.run_id): None for job in asking}
+        if coming := {self._coming[key] for key in keys if key in self._coming}:
+            await asyncio.wait(coming)
+        runs = [key for key in keys if key not in self._details]
         wants = {want: None for job in jobs for want in self._wanted(job) if want not in self._outputs}
-        details = await self._payloads.details(await self._store.read_details(list(runs))) if runs else {}
+        details = await self._read_details(runs) if runs else {}
         outputs = await self._payloads.outputs(await self._store.read_outputs(list(wants))) if wants else {}
-        for key, found in details.items():
-            self._details.put(key, found, len(found.input))
+        self._keep(details)
         for job in jobs:
             await self._give(job, details, outputs)
         # Only now: a new cache entry may drop an earlier one, but the jobs already have their values.

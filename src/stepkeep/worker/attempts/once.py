@@ -16,16 +16,22 @@ import msgspec
 from stepkeep.edges.safe_text import type_name
 from stepkeep.kernel.errors import InvalidInput
 from stepkeep.operations import validate
+from stepkeep.operations.pipeline.payloads import MAX_PAYLOAD_BYTES
 from stepkeep.worker.attempts.payloads import encode
 
 _decode = msgspec.json.Decoder().decode
 
 
 class Checkpoints(Protocol):
-    """The checkpoints of one step. In a thread both return what they say, on an event loop an awaitable of it."""
+    """The checkpoints of one step. In a thread both methods return what they say, on an event loop an awaitable of it.
+
+    A value has at most `most_bytes` of JSON.
+    """
+
+    most_bytes: int
 
     def find(self, name: str) -> Any:
-        """The recorded JSON; None if there is none. Raises InvalidInput if the step can have no more."""
+        """The recorded JSON; None if there is none."""
         ...
 
     def record(self, name: str, value: bytes) -> Any:
@@ -35,6 +41,8 @@ class Checkpoints(Protocol):
 
 class LocalCheckpoints:
     """Checkpoints of a context that no worker made, such as one in a unit test: kept as long as the context is."""
+
+    most_bytes = MAX_PAYLOAD_BYTES
 
     def __init__(self) -> None:
         self._known: dict[str, bytes] = {}
@@ -48,6 +56,8 @@ class LocalCheckpoints:
 
 class NoCheckpoints:
     """For code that cannot record any."""
+
+    most_bytes = 0
 
     def __init__(self, why: str) -> None:
         self._why = why
@@ -78,7 +88,7 @@ def call_once(checkpoints: Checkpoints, name: str, call: Callable[[], Any]) -> A
             if inspect.iscoroutine(given):
                 given.close()
             raise InvalidInput(f"ctx.once: {name} is a coroutine: make the handler `async def` too, and await it.")
-        found = encoded(name, given)
+        found = encoded(name, given, checkpoints.most_bytes)
         checkpoints.record(name, found)
     return _decode(found)
 
@@ -87,14 +97,14 @@ async def await_once(checkpoints: Checkpoints, name: str, call: Callable[[], Any
     """The same on an event loop; the call may be a coroutine."""
     found = await answer_of(checkpoints.find(name))
     if found is None:
-        found = encoded(name, await answer_of(call()))
+        found = encoded(name, await answer_of(call()), checkpoints.most_bytes)
         await answer_of(checkpoints.record(name, found))
     return _decode(found)
 
 
-def encoded(name: str, value: Any) -> bytes:
+def encoded(name: str, value: Any, most_bytes: int) -> bytes:
     """The value as it is recorded. Raises Unstorable."""
-    return encode(value, what=f"the value of the checkpoint {name}")
+    return encode(value, what=f"the value of the checkpoint {name}", limit=most_bytes)
 
 
 async def answer_of(given: Awaitable[Any] | Any) -> Any:

@@ -67,6 +67,7 @@ class Running:
         self._seal = shared.transactor.payloads.seal
         transactor = shared.transactor
         self.inputs = Inputs(transactor.store, transactor.payloads, shared.secrets, calls=transactor.calls)
+        transactor.claiming = self.inputs.expect
         self.checkpoints = CheckpointKeeper(
             shared.transactor,
             lambda: (shared.membership.row.id, shared.membership.row.no),

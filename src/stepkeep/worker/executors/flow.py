@@ -175,10 +175,10 @@ async def _settle(asked: Inline, checkpoints: Checkpoints) -> None:
     found = await answer_of(checkpoints.find(asked.name))
     if found is None:
         try:
-            found = encoded(asked.name, await answer_of(asked.call()))
+            found = encoded(asked.name, await answer_of(asked.call()), checkpoints.most_bytes)
         except Exception as problem:  # noqa: BLE001 - whatever the function raises is for the flow to handle
             asked.future.set_exception(problem)
             return
         if asked.is_kept:
             await answer_of(checkpoints.record(asked.name, found))
-    asked.future.set_result(_decode(found))
+    asked.future.settle(_decode(found))

@@ -8,18 +8,20 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from datetime import datetime
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar, cast, overload
 
 from msgspec.json import decode
+from typing_extensions import Unpack
 
 from stepkeep.definition.bounds import DEADLINE
 from stepkeep.definition.durations import format_duration
 from stepkeep.definition.expressions.json_schema import check_input
 from stepkeep.definition.native.added import Template
-from stepkeep.definition.python.calls import digest_of
+from stepkeep.definition.python.calls import FlowWorkflow, digest_of
+from stepkeep.definition.python.conversion import converter_of, result_converter
 from stepkeep.definition.python.registry import Function
 from stepkeep.definition.python.retry import Duration, microseconds
-from stepkeep.definition.python.workflow import Workflow
+from stepkeep.definition.python.workflow import CallOptions, GateOptions, Workflow
 from stepkeep.edges.safe_text import type_name
 from stepkeep.kernel.composition.child_runs import CONTINUE
 from stepkeep.kernel.definition import Definition
@@ -29,13 +31,17 @@ from stepkeep.worker.attempts.payloads import encode
 from stepkeep.worker.context import Context
 from stepkeep.worker.flows.calls import Call, CallFailed, Templates
 from stepkeep.worker.flows.replay import Flow
+from stepkeep.worker.flows.signatures import CallFuture, StepCall, as_child, as_map, as_once, as_step
+
+T = TypeVar("T")
 
 
 class _StepMethod:
     """`ctx.step` of a flow is a method. Elsewhere it is the name of the step, which a flow has as `step_name`."""
 
-    def __get__(self, context: FlowContext | None, owner: Any = None) -> Any:
-        return owner.call_step if context is None else context.call_step
+    def __get__(self, context: FlowContext | None, owner: Any = None) -> StepCall:
+        found = owner.call_step if context is None else context.call_step
+        return cast("StepCall", found)
 
     def __set__(self, context: FlowContext, name: str) -> None:
         context.step_name = name
@@ -52,7 +58,7 @@ class FlowContext(Context):
     }
 
     step_name: str
-    step = _StepMethod()
+    step = _StepMethod()  # type: ignore[assignment]
 
     def bind(self, flow: Flow, templates: Templates, definition: Definition) -> None:
         """Give it what it makes calls with."""
@@ -62,18 +68,20 @@ class FlowContext(Context):
     def _own_name(self) -> str:
         return self.step_name
 
-    def options(self, **options: Any) -> Options:
+    def options(self, **options: Unpack[CallOptions]) -> Options:
         """The same context for calls with options of a step: `ctx.options(timeout="5s", undo=refund).step(charge)`."""
         return Options(self, options)
 
+    @as_step
     def call_step(self, function: Function | str, /, *args: Any, **inputs: Any) -> Awaitable[Any]:
-        """`ctx.step`: call a handler with these arguments, as a step. Its result is what the handler returned.
+        """`ctx.step`: call a handler with these arguments, as a step. Its result is what the handler returned, of the
+        type that the handler is annotated with. By its name alone, it is what JSON has.
 
         A call that fails for good raises CallFailed.
         """
         return Options(self, {}).step(function, *args, **inputs)
 
-    def sleep(self, duration: Duration | None = None, *, until: datetime | str | None = None) -> Awaitable[None]:
+    def sleep(self, duration: Duration | None = None, *, until: datetime | str | None = None) -> CallFuture[None]:
         """Let time pass, for a duration or until a moment. No worker is taken, and restarts do not matter."""
         moment = until.isoformat() if isinstance(until, datetime) else until
         given = {"for": _text(duration), "until": moment}
@@ -82,25 +90,53 @@ class FlowContext(Context):
         )
         return self._make("sleep", "sleep", given, template)
 
+    @overload
     def wait_for(
         self,
         event: str,
         *,
+        as_: type[T],
         deadline: Duration | None = None,
         where: str | None = None,
         count: int | None = None,
         until: str | None = None,
-    ) -> Awaitable[Any]:
+    ) -> CallFuture[T]: ...
+
+    @overload
+    def wait_for(
+        self,
+        event: str,
+        *,
+        as_: None = None,
+        deadline: Duration | None = None,
+        where: str | None = None,
+        count: int | None = None,
+        until: str | None = None,
+    ) -> CallFuture[Any]: ...
+
+    def wait_for(
+        self,
+        event: str,
+        *,
+        as_: Any = None,
+        deadline: Duration | None = None,
+        where: str | None = None,
+        count: int | None = None,
+        until: str | None = None,
+    ) -> CallFuture[Any]:
         """Wait for a message of this name, and return its payload; a list of them with `count` or `until`.
 
-        The options are those of `Workflow.wait`. A deadline that passes raises CallFailed of the category `timeout`.
+        With `as_=Payment`, or `as_=list[Payment]` beside `count` or `until`, the payload is made into that type. The
+        other options are those of `Workflow.wait`. A deadline that passes raises CallFailed of the category `timeout`.
         """
         said = {"deadline": deadline, "where": where, "count": count, "until": until}
         options = {key: value for key, value in said.items() if value is not None}
         template = self._templates.of_wait(self.step_name, "wait", (event,), options)
-        return self._make("wait_for", event, {**options, "deadline": _text(deadline)}, template)
+        made = self._make("wait_for", event, {**options, "deadline": _text(deadline)}, template)
+        made.convert = None if as_ is None else converter_of(as_, f"the message {event}")
+        return made
 
-    def gate(self, prompt: str = "", **options: Any) -> Awaitable[Any]:
+    def gate(self, prompt: str = "", **options: Unpack[GateOptions]) -> CallFuture[dict[str, Any]]:
         """Wait for people to approve, and return their decision. The options are those of `Workflow.approval`.
 
         A rejection raises CallFailed of the category `governance`.
@@ -108,6 +144,7 @@ class FlowContext(Context):
         template = self._templates.of_wait(self.step_name, "approval", (), {"prompt": prompt, **options})
         return self._make("gate", "gate", {"prompt": prompt, **options}, template)
 
+    @as_child
     def child(
         self,
         workflow: str | Workflow,
@@ -117,11 +154,12 @@ class FlowContext(Context):
         version: int | None = None,
         deadline: Duration | None = None,
         detached: bool = False,
-    ) -> Awaitable[Any]:
+    ) -> CallFuture[Any]:
         """Start a run of another published workflow, and return its output.
 
         The version is the one given, or the newest when the call is made. A child that does not succeed raises
-        CallFailed. A `detached` child is not waited for: the result is `{"run_id": ...}`.
+        CallFailed. A `detached` child is not waited for: the result is `{"run_id": ...}`. The output of another flow
+        is of the type that its function is annotated with.
         """
         return Options(self, {}).child(workflow, input, version=version, deadline=deadline, detached=detached)
 
@@ -143,14 +181,17 @@ class FlowContext(Context):
         template = self._templates.of_wait(self.step_name, "workflow", (definition.name,), options)
         self._flow.end_by(Call(CONTINUE, definition.name, arguments, template, digest_of(arguments)))
 
+    @as_once
     def once(self, name: str, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Awaitable[Any]:
         """Call a function in the flow itself, on the worker's loop, and record what it returned: a replay gets that.
 
         For a clock, a random number, or a short call that needs no step of its own.
         """
-        return self._flow.inline(checked_name(name, function), lambda: function(*args, **kwargs))
+        asked = self._flow.inline(checked_name(name, function), lambda: function(*args, **kwargs))
+        asked.convert = result_converter(function, f"the value of {name}")
+        return asked
 
-    def patched(self, name: str) -> Awaitable[bool]:
+    def patched(self, name: str) -> CallFuture[bool]:
         """Whether a run goes the new way at this place: `if await ctx.patched("fraud-check"): ...`.
 
         True for a run whose record ends here, and from then on for its life. False for a run that has gone on from here
@@ -158,6 +199,7 @@ class FlowContext(Context):
         """
         return self._flow.patched(checked_name(f"patched:{name}", bool))
 
+    @as_map
     async def map(
         self, function: Function | str, items: Iterable[Any], *, in_flight: int = 10, **inputs: Any
     ) -> list[Any]:
@@ -184,7 +226,7 @@ class FlowContext(Context):
             raise problem
         return [results[place] for place in range(len(found))]
 
-    def _make(self, kind: str, name: str, given: Any, template: Template) -> Awaitable[Any]:
+    def _make(self, kind: str, name: str, given: Any, template: Template) -> CallFuture[Any]:
         arguments = encode(given, what=f"the arguments of ctx.{kind}")
         return self._flow.call(Call(kind, name, arguments, template, digest_of(arguments)))
 
@@ -216,14 +258,18 @@ class Options:
         self._context, self._options = context, dict(options)
         self._name = self._options.pop("name", None)
 
-    def step(self, function: Function | str, /, *args: Any, **inputs: Any) -> Awaitable[Any]:
+    @as_step
+    def step(self, function: Function | str, /, *args: Any, **inputs: Any) -> CallFuture[Any]:
         """Call a handler with these arguments, as a step with these options."""
         context = self._context
         name = function if isinstance(function, str) else context._templates.handler_name(function)
         template = context._templates.of_handler(context.step_name, name, self._options)
         given = _by_name(context, name, args, inputs)
-        return self._call("step", name, given, template)
+        made = self._call("step", name, given, template)
+        made.convert = None if isinstance(function, str) else result_converter(function, f"the result of {name}")
+        return made
 
+    @as_child
     def child(
         self,
         workflow: str | Workflow,
@@ -233,7 +279,7 @@ class Options:
         version: int | None = None,
         deadline: Duration | None = None,
         detached: bool = False,
-    ) -> Awaitable[Any]:
+    ) -> CallFuture[Any]:
         """Start a run of another published workflow, as a step with these options, and return its output."""
         context = self._context
         name = workflow.name if isinstance(workflow, Workflow) else workflow
@@ -242,9 +288,12 @@ class Options:
         template = context._templates.of_wait(context.step_name, "workflow", (name,), {**given, **self._options})
         arguments = encode(input, what=f"the input of the child {name}")
         recognised = encode({**given, "deadline": _text(deadline), "input": input}, what=f"the call of {name}")
-        return context._flow.call(Call("child", self._name or name, arguments, template, digest_of(recognised)))
+        made = context._flow.call(Call("child", self._name or name, arguments, template, digest_of(recognised)))
+        if isinstance(workflow, FlowWorkflow) and not detached:
+            made.convert = result_converter(workflow.function, f"the output of {name}")
+        return made
 
-    def _call(self, kind: str, name: str, given: Any, template: Template) -> Awaitable[Any]:
+    def _call(self, kind: str, name: str, given: Any, template: Template) -> CallFuture[Any]:
         arguments = encode(given, what=f"the arguments of {name}")
         call = Call(kind, self._name or name, arguments, template, digest_of(arguments))
         return self._context._flow.call(call)

@@ -21,6 +21,7 @@ from stepkeep.kernel.machine.states import Category, StepState
 from stepkeep.worker.context import Context, clear_report
 from stepkeep.worker.flows.calls import Call, CallFailed, NonDeterministic, Recorded, title_of
 from stepkeep.worker.flows.loop import FlowLoop, refusal
+from stepkeep.worker.flows.signatures import CallFuture
 
 SHOWN_CALLS = 20
 """How many calls of each list the error of a flow that is not deterministic names."""
@@ -36,7 +37,7 @@ class Inline(msgspec.Struct, frozen=True):
 
     name: str
     call: Callable[[], Any]
-    future: asyncio.Future[Any]
+    future: CallFuture[Any]
     is_kept: bool = True
     """Whether the value is recorded; one that follows from the recorded calls alone need not be."""
 
@@ -59,7 +60,7 @@ class Flow:
         self.name, self.code, self.context = name, code, context
         self._loop = FlowLoop()  # type: ignore[abstract]
         self._calls: list[Call] = []
-        self._futures: list[asyncio.Future[Any]] = []
+        self._futures: list[CallFuture[Any]] = []
         self._gaps = () if grown is None else grown.free
         self._known = _by_place(recorded, self._gaps)
         self._recorded_code = None if grown is None else grown.code
@@ -128,14 +129,14 @@ class Flow:
             _settle(future, end)
         self.given.append((end.no, end.fence))
 
-    def call(self, call: Call) -> asyncio.Future[Any]:
+    def call(self, call: Call) -> CallFuture[Any]:
         """The flow makes a call: one that is recorded at this place, or a new one."""
         place = len(self._calls)
         self._calls.append(call)
         known = self._known[place] if place < len(self._known) else None
         if known is not None and not call.is_same(known):
             self._found_mismatch()
-        future = self._loop.create_future()
+        future: CallFuture[Any] = CallFuture(loop=self._loop)
         self._futures.append(future)
         return future
 
@@ -144,20 +145,20 @@ class Flow:
         self._ending = self._ending or call
         raise Continued
 
-    def inline(self, name: str, call: Callable[[], Any]) -> asyncio.Future[Any]:
+    def inline(self, name: str, call: Callable[[], Any]) -> CallFuture[Any]:
         """The flow asks for a checkpoint. Its value is given when nothing else is ready, in the order of asking, so
         that a replay takes the same way whether the value is on record or not."""
-        asked = Inline(name, call, self._loop.create_future())
+        asked = Inline(name, call, CallFuture(loop=self._loop))
         self._asked.append(asked)
         return asked.future
 
-    def patched(self, name: str) -> asyncio.Future[Any]:
+    def patched(self, name: str) -> CallFuture[bool]:
         """Whether the run goes a new way here: if its record ends here, and then for good.
 
         Only that is recorded. Where the record goes on, it was made without the new way, and will go on in each replay.
         """
         is_new = len(self._calls) >= len(self._known) and len(self.given) >= self._known_ends
-        asked = Inline(name, lambda: is_new, self._loop.create_future(), is_kept=is_new)
+        asked = Inline(name, lambda: is_new, CallFuture(loop=self._loop), is_kept=is_new)
         self._asked.append(asked)
         return asked.future
 
@@ -262,9 +263,9 @@ def _order(end: Recorded) -> int:
     return end.settled or 0
 
 
-def _settle(future: asyncio.Future[Any], end: Recorded) -> None:
+def _settle(future: CallFuture[Any], end: Recorded) -> None:
     if end.state is StepState.SUCCEEDED:
-        future.set_result(None if end.output is None else _decode(end.output))
+        future.settle(None if end.output is None else _decode(end.output))
     elif end.state is StepState.SKIPPED and end.category is None:
         future.set_result(None)
     else:

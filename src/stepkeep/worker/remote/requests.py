@@ -184,18 +184,29 @@ class ReportRequest(Body, frozen=True):
     claim: Claiming | None = None
 
 
+LARGEST_RESULT = 3 * 1024 * 1024
+"""A request has at most 4 MiB."""
+
+
 class CheckpointRequest(ClaimName, frozen=True):
     """What a handler records while it runs."""
 
     name: Annotated[str, Meta(min_length=1, max_length=100)]
-    value: Annotated[Any, says("JSON of at most 256 KiB.")] = None
+    value: Annotated[Any, says("JSON of at most 3 MiB.")] = None
 
     def encoded(self) -> bytes:
         """The value as it is stored."""
         try:
-            return encode(self.value, what="the value of the checkpoint")
+            return encode(self.value, what="the value of the checkpoint", limit=LARGEST_RESULT)
         except Unstorable as problem:
             raise InvalidInput(f"{problem}.") from None
+
+
+class CheckpointsRequest(ClaimName, frozen=True):
+    """What earlier attempts of a step have recorded, which the worker holds."""
+
+    seq: Annotated[Large, says("`following.seq` of the page before.")] = 0
+    name: Annotated[str, Meta(max_length=100, description="`following.name` of the page before.")] = ""
 
 
 class CallsRequest(ClaimName, frozen=True):

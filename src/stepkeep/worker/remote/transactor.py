@@ -31,6 +31,7 @@ from stepkeep.operations.pipeline.plans import PlanCache
 from stepkeep.operations.pipeline.transact import Claim, Transactor
 from stepkeep.operations.remote.asked_calls import CALL_BYTES, AskedCalls
 from stepkeep.operations.remote.recorded_calls import CallReader, RecordedCall
+from stepkeep.operations.remote.recorded_checkpoints import CheckpointPage, CheckpointReader, Place, Value
 from stepkeep.operations.remote.remote_work import MOST_AT_ONCE
 from stepkeep.operations.remote.work_messages import (
     ClaimedStep,
@@ -39,6 +40,7 @@ from stepkeep.operations.remote.work_messages import (
     Queues,
     ReachableNetwork,
     RecordedCalls,
+    RecordedCheckpoints,
     Renewals,
     Replied,
     Replies,
@@ -51,12 +53,14 @@ from stepkeep.operations.remote.work_outcomes import outcome_json
 from stepkeep.operations.settings import SettingKind
 from stepkeep.store.change import Lease, Renewed, RunKey, StoredDefinition, StoredSetting
 from stepkeep.store.protocol import Store
-from stepkeep.store.records import Evidence
+from stepkeep.store.records import FIRST_CHECKPOINT, Evidence
 from stepkeep.worker.remote.channel import Channel
 from stepkeep.worker.remote.notices import Notices
 from stepkeep.worker.remote.requests import (
+    LARGEST_RESULT,
     CallsRequest,
     CheckpointRequest,
+    CheckpointsRequest,
     Claiming,
     ClaimRequest,
     EvidenceRequest,
@@ -70,9 +74,6 @@ from stepkeep.worker.remote.requests import (
 )
 
 log = logging.getLogger("stepkeep.worker")
-
-LARGEST_RESULT = 3 * 1024 * 1024
-"""A request has at most 4 MiB."""
 
 MOST_REPORTS = 500
 TRIES = 3
@@ -172,6 +173,21 @@ class RemoteCalls(CallReader):
         return RecordedCall(row, one.get("settled"), None if output is None else self._opened(bytes(output)))
 
 
+class RemoteCheckpoints(CheckpointReader):
+    """Checkpoints of earlier attempts, in pages of the service."""
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+
+    async def page(self, claim: Claim, after: Place = FIRST_CHECKPOINT, value: Value | None = None) -> CheckpointPage:
+        body = CheckpointsRequest(claim.run_id, claim.step.no, claim.step.fence, *after)
+        told = await self._channel.ask(
+            RecordedCheckpoints, "POST", self._channel.path("checkpoints"), body, tries=TRIES
+        )
+        following = None if told.following is None else (told.following.seq, told.following.name)
+        return CheckpointPage({name: bytes(value) for name, value in told.checkpoints.items()}, following)
+
+
 class RemotePayloads(Payloads):
     """Payloads as the service gives them: whole, and opened where the service can open them."""
 
@@ -194,6 +210,7 @@ class RemoteTransactor(Transactor):
         self.payloads = RemotePayloads(self.store)
         self.payloads.max_bytes = LARGEST_RESULT
         self.calls = RemoteCalls(channel, tenant, self.payloads)
+        self.checkpoints = RemoteCheckpoints(channel)
         self._unanswered: ClaimRequest | None = None
 
     async def submit_all(self, events: Sequence[Event]) -> list[Answer]:

@@ -1,4 +1,5 @@
--- Find those of some runs with these words in their error, these words anywhere, and these labels, in the given order.
+-- Find those of some runs with these words in their error, these words anywhere, these labels, and where asked no parent, in the
+-- given order.
 -- Words are lower case in ASCII; labels are written as they are stored. Bytes of payloads are escaped, because they need
 -- not be text.
 select runs.id::text
@@ -23,4 +24,6 @@ where ($3::text is null or position($3 in lower(runs.error collate "C")) > 0)
     and ($5::text[] = '{}' or not exists (
         select from unnest($5::text[]) as wanted (label)
         where coalesce(position(convert_to(wanted.label, 'UTF8') in details.labels), 0) = 0))
+    and (not $6::boolean or not exists (
+        select from children where children.tenant = $1 and children.child_id = asked.run_id))
 order by asked.place

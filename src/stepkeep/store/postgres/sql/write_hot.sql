@@ -6,7 +6,10 @@
 -- refer to a run ($3), a word ($4) or a part of the bytes ($1); -1 means none. If the runs are not locked, $9
 -- requires that each is found unchanged and that every overwritten lease is still valid. The
 -- notification $14, if there is one, is sent with it on the channel $13.
-with changed_runs as (
+with given as materialized (
+    select $2::text as tenant, $3::text::uuid[] as run, $4::text::text[] as word, $5::text::bigint[] as runs
+),
+changed_runs as (
     update runs
     set state = changed.state, priority = changed.priority, seq = changed.seq, head = changed.head,
         open = changed.open, moving = changed.moving, leased = changed.leased, failed = changed.failed,
@@ -22,7 +25,7 @@ with changed_runs as (
             stepkeep_text($1, n[i + 16]) as error, word[n[i + 17]] as rollback, nullif(n[i + 18], -1) as due_at,
             nullif(n[i + 19], -1) as started_at, nullif(n[i + 20], -1) as ended_at,
             stepkeep_text($1, n[i + 21]) as business_key, n[i + 22] as moved_at
-        from (select $3::text::uuid[] as run, $4::text::text[] as word, $5::text::bigint[] as n offset 0) as given
+        from (select tenant, run, word, runs as n from given offset 0) as given
         cross join generate_series(0, cardinality(n) - 1, 22) as i
         where ($2::text, run[n[i + 1]]) not in (select tenant, run_id from quarantine where released_at is null)
         offset 0
@@ -46,7 +49,7 @@ changed_steps as (
             n[i + 11]::int as attempts, n[i + 12]::int as losses, n[i + 13]::int as unmet,
             nullif(n[i + 14], -1) as settled, word[n[i + 15]] as category, stepkeep_text($1, n[i + 16]) as error,
             stepkeep_text($1, n[i + 17]) as note
-        from (select $3::text::uuid[] as run, $4::text::text[] as word, $6::text::bigint[] as n offset 0) as given
+        from (select run, word, $6::text::bigint[] as n from given offset 0) as given
         cross join generate_series(0, cardinality(n) - 1, 17) as i
         offset 0
     ) as changed
@@ -62,13 +65,13 @@ new_attempts as (
         tenant, run_id, no, fence, number, state, worker, started_at, ended_at, category, error, output, cost)
     select $2::text, run[n[i + 1]], n[i + 2], n[i + 3], n[i + 4], word[n[i + 5]], n[i + 6], n[i + 7], n[i + 8],
         word[n[i + 9]], stepkeep_text($1, n[i + 10]), stepkeep_part($1, n[i + 11]), stepkeep_part($1, n[i + 12])
-    from (select $3::text::uuid[] as run, $4::text::text[] as word, $7::text::bigint[] as n offset 0) as given
+    from (select run, word, $7::text::bigint[] as n from given offset 0) as given
     cross join generate_series(0, cardinality(n) - 1, 12) as i
 ),
 new_entries as (
     insert into journal (tenant, run_id, seq, at, body, hash)
     select $2::text, run[n[i + 1]], n[i + 2], n[i + 3], stepkeep_part($1, n[i + 4]), stepkeep_part($1, n[i + 5])
-    from (select $3::text::uuid[] as run, $8::text::bigint[] as n offset 0) as given
+    from (select run, $8::text::bigint[] as n from given offset 0) as given
     cross join generate_series(0, cardinality(n) - 1, 5) as i
 ),
 new_steps as (
@@ -78,7 +81,7 @@ new_steps as (
     select $2::text, run[n[i + 1]], n[i + 2], n[i + 3], n[i + 4], word[n[i + 5]], nullif(n[i + 6], -1),
         nullif(n[i + 7], -1), n[i + 8], nullif(n[i + 9], -1), nullif(n[i + 10], -1), n[i + 11], n[i + 12], n[i + 13],
         nullif(n[i + 14], -1), word[n[i + 15]], stepkeep_text($1, n[i + 16]), stepkeep_text($1, n[i + 17])
-    from (select $3::text::uuid[] as run, $4::text::text[] as word, $15::text::bigint[] as n offset 0) as given
+    from (select run, word, $15::text::bigint[] as n from given offset 0) as given
     cross join generate_series(0, cardinality(n) - 1, 17) as i
 ),
 advanced as (
@@ -86,12 +89,12 @@ advanced as (
     set last = changed.seq,
         ready_at = case when deliveries.dead_at is null then coalesce(deliveries.ready_at, (select now from clock)) end
     from (
-        select run[n[i + 1]] as run_id, n[i + 5] as seq, n[i + 20] <> -1 as has_ended
-        from (select $3::text::uuid[] as run, $5::text::bigint[] as n offset 0) as given
+        select tenant, run[n[i + 1]] as run_id, n[i + 5] as seq, n[i + 20] <> -1 as has_ended
+        from (select tenant, run, runs as n from given offset 0) as given
         cross join generate_series(0, cardinality(n) - 1, 22) as i
         offset 0
     ) as changed
-    where deliveries.tenant = $2::text and deliveries.run_id = changed.run_id
+    where deliveries.tenant = changed.tenant and deliveries.run_id = changed.run_id
         and (deliveries.takes & 6 <> 0 or (deliveries.takes & 8 <> 0 and changed.has_ended))
 ),
 noted as (
@@ -101,7 +104,7 @@ noted as (
         select run[n[i + 1]] as run_id, (
             select workflow from run_details where run_details.tenant = $2::text and run_details.run_id = run[n[i + 1]]
         ) as workflow
-        from (select $3::text::uuid[] as run, $5::text::bigint[] as n offset 0) as given
+        from (select tenant, run, runs as n from given offset 0) as given
         cross join generate_series(0, cardinality(n) - 1, 22) as i
         where n[i + 20] <> -1
         offset 0

@@ -1,6 +1,9 @@
 -- Write what `write_hot` writes, with the same parameters, if only hot columns change and no attempt has failed: half
 -- of the columns to send, read and write.
-with changed_runs as (
+with given as materialized (
+    select $2::text as tenant, $3::text::uuid[] as run, $4::text::text[] as word, $5::text::bigint[] as runs
+),
+changed_runs as (
     update runs
     set state = changed.state, seq = changed.seq, head = changed.head, open = changed.open, moving = changed.moving,
         leased = changed.leased, due_at = changed.due_at, ended_at = changed.ended_at, moved_at = changed.moved_at
@@ -9,7 +12,7 @@ with changed_runs as (
             stepkeep_part($1, n[i + 5]) as head, n[i + 6]::int as open, n[i + 7]::int as moving,
             n[i + 8]::int as leased, nullif(n[i + 9], -1) as due_at, nullif(n[i + 10], -1) as ended_at,
             n[i + 11] as moved_at
-        from (select $3::text::uuid[] as run, $4::text::text[] as word, $5::text::bigint[] as n offset 0) as given
+        from (select tenant, run, word, runs as n from given offset 0) as given
         cross join generate_series(0, cardinality(n) - 1, 11) as i
         where ($2::text, run[n[i + 1]]) not in (select tenant, run_id from quarantine where released_at is null)
         offset 0
@@ -29,7 +32,7 @@ changed_steps as (
             nullif(n[i + 4], -1) as ready_at, nullif(n[i + 5], -1) as due_at, n[i + 6]::int as fence,
             nullif(n[i + 7], -1)::int as worker, nullif(n[i + 8], -1) as claimed_at, n[i + 9]::int as unmet,
             nullif(n[i + 10], -1) as settled
-        from (select $3::text::uuid[] as run, $4::text::text[] as word, $6::text::bigint[] as n offset 0) as given
+        from (select run, word, $6::text::bigint[] as n from given offset 0) as given
         cross join generate_series(0, cardinality(n) - 1, 10) as i
         offset 0
     ) as changed
@@ -44,13 +47,13 @@ new_attempts as (
     insert into attempts (tenant, run_id, no, fence, number, state, worker, started_at, ended_at, output, cost)
     select $2::text, run[n[i + 1]], n[i + 2], n[i + 3], n[i + 4], word[n[i + 5]], n[i + 6], n[i + 7], n[i + 8],
         stepkeep_part($1, n[i + 9]), stepkeep_part($1, n[i + 10])
-    from (select $3::text::uuid[] as run, $4::text::text[] as word, $7::text::bigint[] as n offset 0) as given
+    from (select run, word, $7::text::bigint[] as n from given offset 0) as given
     cross join generate_series(0, cardinality(n) - 1, 10) as i
 ),
 new_entries as (
     insert into journal (tenant, run_id, seq, at, body, hash)
     select $2::text, run[n[i + 1]], n[i + 2], n[i + 3], stepkeep_part($1, n[i + 4]), stepkeep_part($1, n[i + 5])
-    from (select $3::text::uuid[] as run, $8::text::bigint[] as n offset 0) as given
+    from (select run, $8::text::bigint[] as n from given offset 0) as given
     cross join generate_series(0, cardinality(n) - 1, 5) as i
 ),
 advanced as (
@@ -58,12 +61,12 @@ advanced as (
     set last = changed.seq,
         ready_at = case when deliveries.dead_at is null then coalesce(deliveries.ready_at, (select now from clock)) end
     from (
-        select run[n[i + 1]] as run_id, n[i + 4] as seq, n[i + 10] <> -1 as has_ended
-        from (select $3::text::uuid[] as run, $5::text::bigint[] as n offset 0) as given
+        select tenant, run[n[i + 1]] as run_id, n[i + 4] as seq, n[i + 10] <> -1 as has_ended
+        from (select tenant, run, runs as n from given offset 0) as given
         cross join generate_series(0, cardinality(n) - 1, 11) as i
         offset 0
     ) as changed
-    where deliveries.tenant = $2::text and deliveries.run_id = changed.run_id
+    where deliveries.tenant = changed.tenant and deliveries.run_id = changed.run_id
         and (deliveries.takes & 6 <> 0 or (deliveries.takes & 8 <> 0 and changed.has_ended))
 ),
 noted as (
@@ -73,7 +76,7 @@ noted as (
         select run[n[i + 1]] as run_id, (
             select workflow from run_details where run_details.tenant = $2::text and run_details.run_id = run[n[i + 1]]
         ) as workflow
-        from (select $3::text::uuid[] as run, $5::text::bigint[] as n offset 0) as given
+        from (select tenant, run, runs as n from given offset 0) as given
         cross join generate_series(0, cardinality(n) - 1, 11) as i
         where n[i + 10] <> -1
         offset 0
