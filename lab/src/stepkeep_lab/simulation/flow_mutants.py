@@ -227,7 +227,7 @@ FLOW_MUTANTS: tuple[Mutant, ...] = (
         (
             Edit(
                 "worker.attempts.checkpoints:AttemptCheckpoints.__init__",
-                "FIRST_CHECKPOINT if job.claim.step.fence > 1 else None",
+                "FIRST_CHECKPOINT if is_begun else None",
                 "None",
             ),
         ),
