@@ -46,6 +46,8 @@ from stepkeep.engine.outbox import Taken as Taken
 from stepkeep.engine.result import Result as Result
 from stepkeep.engine.sinks import AsyncSinks as AsyncSinks
 from stepkeep.engine.sinks import Sinks as Sinks
+from stepkeep.engine.streams import AsyncStreams as AsyncStreams
+from stepkeep.engine.streams import Streams as Streams
 from stepkeep.engine.tenants import AsyncAudit as AsyncAudit
 from stepkeep.engine.tenants import AsyncNetwork as AsyncNetwork
 from stepkeep.engine.tenants import AsyncTenants as AsyncTenants
@@ -79,6 +81,7 @@ from stepkeep.operations.pipeline.codec import PayloadCodec as PayloadCodec
 from stepkeep.operations.pipeline.payloads import DirectoryStore as DirectoryStore
 from stepkeep.operations.pipeline.payloads import PayloadStore as PayloadStore
 from stepkeep.operations.pipeline.start import Started as Started
+from stepkeep.operations.streams.tailing import CutOff as CutOff
 from stepkeep.sinks.event import OutgoingEvent as OutgoingEvent
 from stepkeep.sinks.interface import Sink as Sink
 from stepkeep.sinks.interface import SinkFailed as SinkFailed
@@ -88,6 +91,7 @@ from stepkeep.worker.answers import retry_in as retry_in
 from stepkeep.worker.answers import then as then
 from stepkeep.worker.answers import wait_for as wait_for
 from stepkeep.worker.attempts.secrets import Secrets as Secrets
+from stepkeep.worker.attempts.streams import Stream as Stream
 from stepkeep.worker.context import Context as Context
 from stepkeep.worker.current import current as current
 from stepkeep.worker.current import durable as durable

@@ -232,6 +232,9 @@ async def _records(tour: Tour, run: str) -> None:
         assert "manifest.json" in pack.namelist()
     assert (await tour("GET", f"/runs/{run}/policy"))["ok"] is True
     assert b"event: end" in await tour("GET", f"/runs/{run}/stream")
+    assert (await tour("GET", f"/runs/{run}/streams"))["streams"] == []
+    assert (await tour("GET", f"/runs/{run}/streams/tokens/pieces"))["over"] is True
+    assert b"event: end" in await tour("GET", f"/runs/{run}/streams/*")
     assert (await tour("GET", "/status"))["status"]["workers"]
     assert len((await tour("GET", "/workers"))["workers"]) == 1
 
@@ -509,11 +512,17 @@ async def _remote_workers(tour: Tour) -> str:
     kept = await tour("POST", f"{at}/checkpoint", {**name, "name": "charge", "value": {"id": 7}})
     assert kept["reply"]["state"] == "running"
     assert (await tour("POST", f"{at}/checkpoints", name)) == {"checkpoints": {"charge": {"id": 7}}, "following": None}
-    done = {"reports": [{**name, "outcome": {"kind": "completed", "output": "Hello"}}]}
+    chunks = {"name": "tokens", "chunks": ["Hel", "lo"]}
+    assert (await tour("POST", f"{at}/streams", {**name, "streams": [chunks]}))["written"] == 2
+    rest = [{"name": "tokens", "start": 2, "chunks": ["!"]}]
+    done = {"reports": [{**name, "outcome": {"kind": "completed", "output": "Hello"}, "streams": rest}]}
     assert (await tour("POST", f"{at}/report", done))["replies"][0]["state"] == "succeeded"
     shown = {"evidence": [{**name, "evidence": {"log": ["INFO far away"]}}]}
     assert (await tour("POST", f"{at}/evidence", shown))["kept"] == 1
     assert (await tour("GET", f"/runs/{run}/result"))["output"] == "Hello"
+    pieces = (await tour("GET", f"/runs/{run}/streams/tokens/pieces"))["pieces"]
+    assert [one["chunks"] for one in pieces] == [["Hel", "lo"], ["!"]]
+    assert b"event: piece" in await tour("GET", f"/runs/{run}/streams/tokens")
     flow = {"workflow": "far", "steps": [{"name": "all", "uses": "far.all", "flow": {}}]}
     await tour("POST", "/workflows", flow, 201)
     await tour("POST", "/runs", {"workflow": "far"}, 201)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from stepkeep.conformance.words.refinement import Product, Refinement, explore
 from stepkeep.dialects.dialect import Judged
 from stepkeep.operations.logs.log import canonical_machines
+from stepkeep_lab.modelcheck.refinement import Product, Refinement, explore
 
 MACHINES = canonical_machines()
 

@@ -14,11 +14,11 @@ from tests.conformance.toy.machine import JUDGED as TOY
 from tests.kernel.driver import World
 from tests.suites import in_proof, some
 
-from stepkeep.conformance.words import refinement
-from stepkeep.conformance.words.refinement import Breach, refine
 from stepkeep.dialects.dialect import Judged
 from stepkeep.dialects.machine import Extension, ForbiddenPair, MachineView
 from stepkeep.dialects.projection import RunView, Seen
+from stepkeep_lab.modelcheck import refinement
+from stepkeep_lab.modelcheck.refinement import Breach, refine
 
 FIELDS = ("run", "step", "worker")
 

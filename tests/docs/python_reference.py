@@ -67,6 +67,7 @@ NAMES = {
         "agent",
         "lifespan",
         "Context",
+        "Stream",
         "current",
         "durable",
         "wait_for",

@@ -237,6 +237,7 @@ def test_every_operation_has_a_row_and_every_row_an_operation() -> None:
         "slots.": AsyncSlots,
         "limits.": AsyncLimits,
         "resources.": AsyncResources,
+        "streams.": sk.AsyncStreams,
         "continuations.": sk.AsyncContinuations,
         "migrations.": sk.AsyncMigrations,
         "work.": RemoteWork,

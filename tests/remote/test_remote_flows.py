@@ -230,6 +230,7 @@ REFUSED: dict[str, tuple[str, dict[str, Any]]] = {
     "more calls than any flow": ("calls", {"calls": [DOUBLE] * 10_001}),
     "ends that it was never given": ("seen", {"seen": 1, "calls": [DOUBLE]}),
     "fewer ends than none": ("seen", {"seen": -1}),
+    "a call that it has not made": ("cancels calls that it has not made", {"calls": [DOUBLE], "cancels": [1]}),
     "the words of another outcome": ("output", {"calls": [DOUBLE], "output": 1}),
     "another workflow in its place": ("another run", {"calls": [asked("continue", "w", {}, {"workflow": "w"})]}),
     "an input that does not fit": (

@@ -32,7 +32,7 @@ from stepkeep.kernel.definition import (
     Wait,
 )
 from stepkeep.kernel.machine.outcomes import Completed, Emitted, Failed, Outcome, Waiting
-from stepkeep.kernel.machine.rows import Checkpoint, Requesters, rows_of
+from stepkeep.kernel.machine.rows import Checkpoint, Requesters, StreamPart, rows_of
 from stepkeep.kernel.machine.states import Category, OnFailure, RunState
 from stepkeep.kernel.people.authority import Caller, MembershipKind
 from stepkeep.kernel.triggers import Ending, Overlap, Schedule, TriggerKind, TriggerSpec
@@ -63,6 +63,7 @@ from stepkeep.store.principals import SubjectKind, TenantRow, Vouching
 from stepkeep.store.quotas import Scope
 from stepkeep.store.records import FIRST_ID, Evidence, FinishedFilter, RunFilter, SignedHead, Words
 from stepkeep.store.rows import AuditFilter, Delivery, JobAction, Payload
+from stepkeep.store.streams import Holder
 
 BACKLOG = 200
 WAITING = 50
@@ -582,6 +583,7 @@ async def _looks(bench: Bench, runs: list[str]) -> None:
         [], lambda loaded: Write(rows=rows_of([Requesters(tenant=TENANT, run_id=run, asked_before=b"[]")]))
     )
     assert await store.read_payload(TENANT, run, "0" * 64) == b"null"
+    await write_streams(store, run)
     await store.add_evidence([Evidence(TENANT, run, 0, 1, b"{}")])
     assert await store.read_evidence(TENANT, run)
     await store.tally(TENANT, after=FIRST_ID, late_by=await store.now(), limit=1_000)
@@ -635,3 +637,17 @@ async def _retention(bench: Bench, folder: Path) -> None:
     ):
         await prune(bench.transactor, policy, tenant=TENANT, folder=folder, batch=20, dry_run=True)
     await bench.store.maintain()
+
+
+async def write_streams(store: Any, run: str) -> None:
+    """Write to streams of a run, and read them in every way."""
+    fence = 1 + len(await store.streams.read(TENANT, run))
+    own = {"tenant": TENANT, "run_id": run, "no": 0, "name": "tokens", "fence": fence, "count": 1, "at": 1}
+    part = StreamPart(**own, start=0, body=b'["a"]')
+    await store.change([], lambda loaded: Write(rows=rows_of([part])))
+    await store.streams.append(Holder(TENANT, run, 0, 1, 1), [StreamPart(**own, start=1, body=b'["b"]')], 1_000)
+    assert await store.streams.read(TENANT, run)
+    assert await store.streams.read_new(TENANT, {run: 0}, 10)
+    assert await store.streams.read_attempt(TENANT, run, 0, 1)
+    assert await store.streams.list_sizes(TENANT, run)
+    assert await store.streams.measure(TENANT, run)

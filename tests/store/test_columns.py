@@ -57,6 +57,7 @@ from stepkeep.store.rows import (
     MailboxMessage,
     SinkRow,
     SlotRow,
+    StreamRow,
     TriggerRow,
 )
 from stepkeep.store.statements import load_statements
@@ -129,6 +130,7 @@ ALIKE = {
     LimitWait: ("read_limit_waits",),
     Vote: ("read_decisions", "read_decisions_of"),
     SealedEntry: ("read_journal", "read_journal_of"),
+    StreamRow: ("read_stream_rows", "read_new_stream_rows"),
     SignedHead: ("read_signed_heads",),
     Details: ("read_details",),
     IdempotencyKey: ("load_idempotency_keys",),
@@ -294,7 +296,7 @@ def test_the_updates_of_sqlite_number_their_parameters_in_the_described_order() 
 
 
 NUMBERED = re.compile(
-    r"select \$2::text(?: as tenant)?, ([^$]*(?:\$1[^$]*)*)\s+from \(select .*?cardinality\(n\) - 1, (\d+)\)", re.DOTALL
+    r"select \$2::text(?: as tenant)?, ((?:[^$]|\$1\b)*?)\s+from \(select .*?cardinality\(n\) - 1, (\d+)\)", re.DOTALL
 )
 WRITTEN = {
     "write_hot": (

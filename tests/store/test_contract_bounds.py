@@ -229,6 +229,7 @@ CASES: dict[tuple[str, str], Case] = {
 COUNTED_BY_THE_DATABASE = {
     *(("definitions", "id"), ("queues", "id"), ("workers", "no"), ("quarantine", "id"), ("migrations", "version")),
     *(("jobs", "seq"), ("audit_heads", "seq"), ("limit_keys", "seq"), ("limit_keys", "held"), ("limit_holds", "seq")),
+    *(("stream_rows", "seq"), ("stream_rows", "total")),
 }
 BY_THE_CLOCK = {
     *(("definitions", "published_at"), ("schemas", "published_at"), ("migrations", "applied_at")),
@@ -239,6 +240,7 @@ BY_THE_CLOCK = {
     *(("slots", "asked_at"), ("slots", "granted_at"), ("resource_holds", "held_at")),
     *(("limit_holds", "held_at"), ("limit_waits", "asked_at"), ("limit_keys", "used_at"), ("limit_lines", "due_at")),
     ("limit_keys", "tat"),
+    ("stream_rows", "at"),
     *(("jobs", "created_at"), ("jobs", "lease_until"), ("jobs", "ended_at")),
 }
 COPIED = {
@@ -250,6 +252,7 @@ COPIED = {
     *(("limit_holds", column) for column in ("no", "fence", "weight")),
     *(("limit_waits", column) for column in ("no", "queue", "priority")),
     ("limit_lines", "queue"),
+    *(("stream_rows", column) for column in ("no", "fence", "start", "count", "after_fence", "after_place")),
     ("attempt_evidence", "no"),
     ("attempt_evidence", "fence"),
     ("worker_reports", "worker"),

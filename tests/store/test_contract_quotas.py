@@ -51,6 +51,6 @@ async def test_the_rows_of_a_tenant_are_counted_by_kind_up_to_a_number(store: St
         await store.publish_schema(TENANT, f"s{number}", f"{number:064x}", b"12345", "ann")
     assert await store.measure_use(TENANT, "definitions", 10) == (3, 15)
     assert await store.measure_use(TENANT, "definitions", 2) == (2, 10)
-    for kind in ("messages", "triggers", "settings", "people"):
+    for kind in ("messages", "triggers", "settings", "people", "streams"):
         assert await store.measure_use(TENANT, kind, 10) == (0, 0)
     assert await store.measure_use("another tenant", "definitions", 10) == (0, 0)

@@ -260,7 +260,7 @@ interface OneEvidence { run_id: string; no: number; fence: number; evidence: Rec
 
 interface OneLease { run_id: string; no: number; fence: number; lease_us: number; }
 
-interface OneReport { run_id: string; no: number; fence: number; outcome: OutcomeBody; }
+interface OneReport { run_id: string; no: number; fence: number; outcome: OutcomeBody; streams?: (StreamBody)[]; }
 
 interface OneRun { run_id: string; details?: boolean; outputs?: (number)[]; states?: boolean; }
 
@@ -324,7 +324,7 @@ interface QueueView { needs: string; queue: string; kind: string; handler: strin
 
 interface Queues { tenant: string; owner: string | null; queues: (WorkQueue)[]; }
 
-interface Quotas { max_concurrent_runs?: number | null; max_requests_per_min?: number | null; max_kept_messages?: number | null; max_kept_message_bytes?: number | null; max_triggers?: number | null; max_definitions?: number | null; max_definition_bytes?: number | null; max_settings?: number | null; max_people?: number | null; max_notes_per_hour?: number | null; max_bytes_per_hour?: number | null; }
+interface Quotas { max_concurrent_runs?: number | null; max_requests_per_min?: number | null; max_kept_messages?: number | null; max_kept_message_bytes?: number | null; max_triggers?: number | null; max_definitions?: number | null; max_definition_bytes?: number | null; max_settings?: number | null; max_people?: number | null; max_stream_rows?: number | null; max_stream_bytes?: number | null; max_notes_per_hour?: number | null; max_bytes_per_hour?: number | null; }
 
 interface ReachableNetwork { allow: (string)[]; }
 
@@ -506,6 +506,18 @@ interface Steps { run_id: string; steps: any; }
 
 interface StoredOne { definition: WorkDefinition; }
 
+interface StreamBody { name: string; chunks: (any)[]; start?: number; after?: string | null; }
+
+interface StreamList { run_id: string; streams: (StreamSummary)[]; }
+
+interface StreamPage { run_id: string; pieces: (StreamPiece)[]; after: number; over: boolean; }
+
+interface StreamPiece { number: number; step: string; name: string; position: string; at: string; chunks: (any)[]; restart: boolean; keeps: string | null; }
+
+interface StreamSummary { name: string; step: string; chunks: number; bytes: number; position: string; }
+
+interface StreamsRequest { run_id: string; no: number; fence: number; streams: (StreamBody)[]; }
+
 type SubjectKind = "group" | "person";
 
 interface Successor { run_id: string; state: string; error: string | null; }
@@ -590,15 +602,19 @@ interface WorkerView { id: string; state: WorkerState; silent: boolean; incarnat
 
 interface WorkflowNumbers { workflow: string; runs: number; succeeded: number; failed: number; p50_seconds: number | null; p95_seconds: number | null; newest_at: string | null; started: (number)[]; failed_in: (number)[]; }
 
+interface Written { written: number; }
+
 type Get<A extends string> =
 	A extends `/as/run/runs/${string}/cost` ? RunCost :
 	A extends `/as/run/runs/${string}/events` ? any :
 	A extends `/as/run/runs/${string}/steps` ? StepStatuses :
 	A extends `/runs/${string}/steps/${string}/attempts` ? StepAttempts :
+	A extends `/runs/${string}/streams/${string}/pieces` ? StreamPage :
 	A extends `/as/run/runs/${string}` ? RunStatus :
 	A extends `/work/workers/${string}/notices` ? any :
 	A extends `/runs/${string}/outbox/${string}` ? DeliveryDetails :
 	A extends `/runs/${string}/steps/${string}` ? StepView :
+	A extends `/runs/${string}/streams/${string}` ? any :
 	A extends `/workflows/${string}/versions/${string}` ? DefinitionView :
 	A extends `/jobs/${string}/runs` ? JobRuns :
 	A extends `/runs/${string}/certificate` ? CertificateView :
@@ -614,6 +630,7 @@ type Get<A extends string> =
 	A extends `/runs/${string}/rollback` ? RollbackPreview :
 	A extends `/runs/${string}/steps` ? Steps :
 	A extends `/runs/${string}/stream` ? any :
+	A extends `/runs/${string}/streams` ? StreamList :
 	A extends `/tenants/${string}/quotas` ? TenantQuotas :
 	A extends `/tenants/${string}/signing` ? TenantSigning :
 	A extends `/triggers/${string}/next` ? NextMoments :
@@ -692,6 +709,7 @@ type Post<A extends string> =
 	A extends `/work/workers/${string}/inputs` ? RunData :
 	A extends `/work/workers/${string}/renew` ? Renewals :
 	A extends `/work/workers/${string}/report` ? Replies :
+	A extends `/work/workers/${string}/streams` ? Written :
 	A extends "/as/run/runs" ? RunCreated :
 	A extends "/pauses/queue/resume" ? PauseList :
 	A extends "/pauses/tenant/resume" ? PauseList :
@@ -768,10 +786,12 @@ type Query<A extends string> =
 	A extends `/as/run/runs/${string}/events` ? { since_id?: string | null | false; } :
 	A extends `/as/run/runs/${string}/steps` ? {  } :
 	A extends `/runs/${string}/steps/${string}/attempts` ? {  } :
+	A extends `/runs/${string}/streams/${string}/pieces` ? { step?: string | null | false; after?: number | string | null | false; limit?: number | string | null | false; } :
 	A extends `/as/run/runs/${string}` ? {  } :
 	A extends `/work/workers/${string}/notices` ? {  } :
 	A extends `/runs/${string}/outbox/${string}` ? {  } :
 	A extends `/runs/${string}/steps/${string}` ? {  } :
+	A extends `/runs/${string}/streams/${string}` ? { step?: string | null | false; } :
 	A extends `/workflows/${string}/versions/${string}` ? {  } :
 	A extends `/jobs/${string}/runs` ? { cursor?: string | null | false; limit?: number | string | null | false; } :
 	A extends `/runs/${string}/certificate` ? {  } :
@@ -787,6 +807,7 @@ type Query<A extends string> =
 	A extends `/runs/${string}/rollback` ? {  } :
 	A extends `/runs/${string}/steps` ? { as?: string | null | false; } :
 	A extends `/runs/${string}/stream` ? { as?: string | null | false; } :
+	A extends `/runs/${string}/streams` ? {  } :
 	A extends `/tenants/${string}/quotas` ? {  } :
 	A extends `/tenants/${string}/signing` ? {  } :
 	A extends `/triggers/${string}/next` ? { limit?: number | string | null | false; after?: string | null | false; } :
@@ -865,6 +886,7 @@ type Body<A extends string> =
 	A extends `/work/workers/${string}/inputs` ? InputsRequest :
 	A extends `/work/workers/${string}/renew` ? RenewRequest :
 	A extends `/work/workers/${string}/report` ? ReportRequest :
+	A extends `/work/workers/${string}/streams` ? StreamsRequest :
 	A extends "/as/run/runs" ? NewTemplateRun | null :
 	A extends "/pauses/queue/resume" ? { queue: string; by?: string | null; } :
 	A extends "/pauses/tenant/resume" ? { by?: string | null; } | null :

@@ -42,6 +42,8 @@ PATIENCE = 3
 """How many times longer than the longest a part may take, on a machine that is busy."""
 
 SIMULATIONS, RUNS = 5, 40_000
+TRUE_RUNS = ("--from", "60000", "--seeds", "520")
+"""More than 10,000 runs, each judged in canonical names and in the words of every dialect."""
 STORMS = ("kill-storm", "rollback-storm", "sessions-ended", "through-a-pooler")
 """Faults of one minute each. The other scenarios of the torture end when their faults have struck."""
 
@@ -97,6 +99,7 @@ def parts() -> list[Part]:
         Part("stores", 22, (*lab, "stores", "--jobs", "2", "--report", report)),
         Part("modelcheck", 4, (*lab, "check", "--states", "60000", "--jobs", "2", "--report", report)),
         Part("forgeries", 4, (*lab, "forgeries", "--report", report)),
+        Part("true-logs", 12, (*lab, "forgeries", "--tries", "0", *TRUE_RUNS, "--jobs", "2", "--report", report)),
         Part("packs", 2, (*lab, "packs", "--jobs", "2", "--report", report)),
         Part("fuzz", 5, (*lab, "fuzz", "--count", "20000", "--seconds", "30", "--jobs", "2", "--report", report)),
         Part("misdeeds", 5, (*lab, "misdeeds", "--runs", "100000", "--report", report)),

@@ -20,11 +20,15 @@ from starlette.responses import StreamingResponse
 from stepkeep.api.handwritten import As, Routes
 from stepkeep.api.routing import seat_of, service_of
 from stepkeep.engine.groups import ActingEngine
+from stepkeep.engine.streams import StepOfStream, StreamName
 from stepkeep.kernel.errors import InvalidInput, NotAllowed, StepkeepError
 from stepkeep.operations.answers import says
 from stepkeep.operations.operation import RunId
 from stepkeep.operations.runs.following import JournalFollower
 from stepkeep.operations.runs.tailing import Listener, TenantTail
+from stepkeep.operations.streams.reading import ALL, StreamReader
+from stepkeep.operations.streams.tailing import CutOff
+from stepkeep.operations.streams.tailing import follow as follow_pieces
 
 log = logging.getLogger("stepkeep.api")
 
@@ -139,6 +143,44 @@ async def follow(
             except StepkeepError as problem:
                 log.warning("the stream of run %s ends: %s", follower.run_id, problem)
                 return
+
+
+@routes("GET /runs/{run_id}/streams/{name}", "streams.read", "tail_stream", "Follow a stream of a run", **EVENTS)
+async def tail_stream(
+    request: Request,
+    engine: ActingEngine,
+    run_id: RunId,
+    name: StreamName,
+    step: StepOfStream = None,
+    last_event_id: LastEventId = None,
+) -> StreamingResponse:
+    """One event `piece` for chunks that were written together, with its number as id; `end` when the run has ended.
+    With `*` as name, all streams of the run. A client that does not keep up gets `cut`, and may come back."""
+    given = None if name == ALL else name
+    reader = StreamReader(engine.transactor, engine.tenant, run_id, given, step, number_of(last_event_id))
+    await reader.begin()  # refuses what is not there
+    return event_stream(request, _tail(request, engine, reader))
+
+
+async def _tail(request: Request, engine: ActingEngine, reader: StreamReader) -> AsyncIterator[bytes]:
+    service, pulse = service_of(request), Pulse(engine, "streams.read")
+    yield b"retry: %d\n\n" % RETRY_MILLISECONDS
+    try:
+        async for pieces in follow_pieces(reader, engine.stream_tail, CHECK_SECONDS):
+            for piece in pieces:
+                yield pulse.spoke(StreamEvent(str(piece.number), "piece", piece).encode())
+            if beat := await pulse.beat():
+                yield beat
+            if service.stopping.is_set():
+                return
+        yield StreamEvent(str(reader.after), "end", {"run_id": reader.run_id}).encode()
+    except NotAllowed:
+        return  # the client comes back, and is told why it is refused
+    except CutOff as problem:
+        service.measures.cut += 1
+        yield StreamEvent(str(problem.number), "cut", {"run_id": reader.run_id, "why": str(problem)}).encode()
+    except StepkeepError as problem:
+        log.warning("the stream of chunks of run %s ends: %s", reader.run_id, problem)
 
 
 @routes("GET /stream", "log", "stream_tenant", "Follow the journals of all runs", **EVENTS)

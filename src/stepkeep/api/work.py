@@ -42,6 +42,7 @@ from stepkeep.operations.remote.work_messages import (
     Replies,
     RunData,
     StoredOne,
+    Written,
     claimed,
     queues_of,
     recorded,
@@ -68,6 +69,7 @@ from stepkeep.worker.remote.requests import (
     Registration,
     RenewRequest,
     ReportRequest,
+    StreamsRequest,
 )
 
 routes = Routes("Remote workers")
@@ -174,7 +176,9 @@ async def renew_leases(request: Request, engine: ActingEngine, worker_id: Worker
 async def report_outcomes(request: Request, engine: ActingEngine, worker_id: WorkerId, body: ReportRequest) -> Replies:
     """In one transaction, each with its own reply. `fenced` means that the result was dropped: the lease was gone."""
     reports = [
-        Report(run_id=one.run_id, no=one.no, fence=one.fence, outcome=outcome_of(one.outcome.given()))
+        Report(
+            run_id=one.run_id, no=one.no, fence=one.fence, outcome=outcome_of(one.outcome.given()), streams=one.ends()
+        )
         for one in body.reports
     ]
     work, claim = work_of(request, engine), body.claim
@@ -200,6 +204,23 @@ async def record_checkpoint(
         worker_id, run_id=body.run_id, no=body.no, fence=body.fence, name=body.name, value=body.encoded()
     )
     return Replied(reply=reply_of(reply))
+
+
+@routes(
+    "POST /work/workers/{worker_id}/streams",
+    "work.write",
+    "append_to_streams",
+    "Append to streams of a run",
+    example={**ATTEMPT, "streams": [{"name": "tokens", "chunks": ["Hello"]}]},
+)
+async def append_to_streams(
+    request: Request, engine: ActingEngine, worker_id: WorkerId, body: StreamsRequest
+) -> Written:
+    """Under the lease of the attempt. Places begin at 0 and go on; the same ones again are stored once. The report
+    names every stream that was written."""
+    parts = [one.part(body.fence) for one in body.streams]
+    await work_of(request, engine).write(worker_id, body, parts)
+    return Written(written=sum(one.count for one in parts))
 
 
 @routes(

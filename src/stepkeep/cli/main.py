@@ -47,6 +47,7 @@ PLACES = (
     (PEOPLE, "delegate"),
     (SYSTEM, "worker serve dev mcp call archive prune quarantine completion"),
     (SYSTEM, "users keys tenants hooks network slots resources limits jobs schemas policies mailbox sinks outbox"),
+    (LOOK, "streams tail"),
     (SYSTEM, "triggers log state db profile"),
 )
 """The commands and groups of commands, as the help shows them."""

@@ -40,6 +40,7 @@ from stepkeep.operations.people.people import MessageSent
 from stepkeep.operations.people.policies import PolicyRevision, PolicyView
 from stepkeep.operations.pipeline.start import Started
 from stepkeep.operations.runs.run_answers import PastView
+from stepkeep.operations.streams.reading import ALL, StreamPiece
 
 if TYPE_CHECKING:
     from stepkeep.conformance.certificate import Certificate
@@ -324,6 +325,30 @@ class AsyncClient(AsyncOperations):
                             entry = event.json()
                             last = entry["seq"]
                             yield entry
+            except (ConnectionLost, Unreachable, StoreUnavailable):
+                tries += 1
+                if tries > 20:
+                    raise
+            await asyncio.sleep(min(2.0, 0.1 * 2 ** min(tries, 5)))
+
+    async def tail(
+        self, run_id: str, name: str | None = None, *, step: str | None = None, after: int = 0
+    ) -> AsyncIterator[StreamPiece]:
+        """The pieces of a stream of a run as it grows, or of all its streams. A broken connection is resumed."""
+        path, query = f"/runs/{_path(run_id)}/streams/{_path(name or ALL)}", None if step is None else {"step": step}
+        last, tries = after, 0
+        while True:
+            try:
+                events = self.service.events(path, last_id=None if last == 0 else str(last), query=query)
+                async with events as told:
+                    async for event in told:
+                        tries = 0
+                        if event.name == "end":
+                            return
+                        if event.name == "piece":
+                            piece = msgspec.convert(event.json(), StreamPiece)
+                            last = piece.number
+                            yield piece
             except (ConnectionLost, Unreachable, StoreUnavailable):
                 tries += 1
                 if tries > 20:

@@ -59,6 +59,18 @@ def _is_free(limit: Any) -> bool:
     return text(limit["scope"]) and type(held) is int and type(most) is int and 0 <= held < most
 
 
+def _ends(value: Any) -> bool:
+    """The ends of streams by their names: chunks, bytes and a digest."""
+    return isinstance(value, dict) and bool(value) and all(text(name) and _is_end(end) for name, end in value.items())
+
+
+def _is_end(end: Any) -> bool:
+    if not isinstance(end, dict) or end.keys() != {"chunks", "bytes", "sha256"}:
+        return False
+    chunks, size = end["chunks"], end["bytes"]
+    return type(chunks) is int and type(size) is int and 0 < chunks <= size and digest(end["sha256"])
+
+
 _VOUCHED: dict[str, Predicate] = {"vouched_by": text, "key": text}
 _NOTHING = FieldShape({}, {})
 SHAPES: Mapping[str, FieldShape] = {
@@ -112,7 +124,8 @@ SHAPES: Mapping[str, FieldShape] = {
     "code_changed": FieldShape({"step": text, "code": text}, {}),
     "step_reported": FieldShape(
         {}, {"reason": text, "unfit": text, "waits_for": any_text, "takes_timeouts": _flag, "where": any_text,
-         "count": whole, "until": any_text, "final": _true, "retry_in_us": _integer, "error_class": text}
+         "count": whole, "until": any_text, "final": _true, "retry_in_us": _integer, "error_class": text,
+         "streams": _ends}
     ),
 }  # fmt: skip
 """The required and the optional names of each event's detail; every other event has no detail."""
@@ -162,6 +175,7 @@ def check_detail(line: Line, asked: Mapping[str, Any]) -> Iterator[str]:
         yield f"{said}; its event is {quoted(line.event)}"
     if line.event != "step_reported" or line.about != "step":
         return
+    asked = {name: value for name, value in asked.items() if name != "streams"}
     is_another = line.trigger == "cancelled" and line.took is None
     allowed = frozenset() if is_another else REPORTS.get(line.trigger, asked.keys())
     for name in sorted(asked.keys() - allowed):

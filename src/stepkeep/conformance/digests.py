@@ -111,6 +111,8 @@ class PayloadBytes(msgspec.Struct, frozen=True, kw_only=True):
     attempts: Mapping[tuple[int, int], bytes]
     steps: Mapping[int, bytes]
     checkpoints: Mapping[tuple[int, str], bytes] = {}
+    streams: Mapping[tuple[int, int, str], Mapping[str, Any]] | None = None
+    """The ends of streams by (step number, fence, name), as they follow from rows; None if these are not known."""
 
 
 def compare_payloads(lines: Iterable[Mapping[str, Any]], payloads: PayloadBytes) -> Iterator[tuple[int, str | None]]:
@@ -139,6 +141,9 @@ def compare_payloads(lines: Iterable[Mapping[str, Any]], payloads: PayloadBytes)
             reached.add(name)
             what = f"the checkpoint {quoted(name[1])} of step {quoted(detail.get('step'))}"
             yield number, _difference(what, payloads.checkpoints.get(name), str(detail.get("digest")))
+        if payloads.streams is not None and isinstance(detail, dict) and isinstance(detail.get("streams"), dict):
+            for stream, end in sorted(detail["streams"].items()):
+                yield number, _wrong_end(said, stream, end, payloads.streams)
         if "digest" not in said or line["trigger"] in GATES:
             continue
         key = said["no"], said.get("fence", 0)
@@ -152,6 +157,16 @@ def compare_payloads(lines: Iterable[Mapping[str, Any]], payloads: PayloadBytes)
         yield 0, f"step number {no} has a stored output for claim {fence} that the journal does not know"
     for no, checkpoint in sorted(payloads.checkpoints.keys() - reached):
         yield 0, f"step number {no} has a checkpoint {quoted(checkpoint)} that the journal does not know"
+
+
+def _wrong_end(
+    said: Mapping[str, Any], stream: str, end: object, stored: Mapping[tuple[int, int, str], Mapping[str, Any]]
+) -> str | None:
+    found = stored.get((said.get("no", -1), said.get("fence", 0), stream))
+    what = f"the stream {quoted(stream)} of claim {said.get('fence')} of step {quoted(said.get('step'))}"
+    if found is None:
+        return f"{what} is not stored, but the journal has its end"
+    return None if found == end else f"{what} is not stored as the journal says: {quoted(found)} and not {quoted(end)}"
 
 
 def _difference(what: str, stored: bytes | None, digest: str) -> str | None:

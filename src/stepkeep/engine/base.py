@@ -20,6 +20,7 @@ from stepkeep.operations.people.audit import AuditLog
 from stepkeep.operations.pipeline.start import Starter
 from stepkeep.operations.pipeline.transact import Transactor
 from stepkeep.operations.runs.waiting import RunWaiter
+from stepkeep.operations.streams.tailing import StreamTail
 from stepkeep.operations.triggers.firing import Firer
 from stepkeep.store.protocol import Store
 
@@ -57,6 +58,7 @@ class AsyncBase(_Requester):
     _firer: Firer
     _key_sender: KeySender
     _waiting: RunWaiter
+    stream_tail: StreamTail
     _own: RunWorkers
     _hosted: Sequence[AsyncHostedWorker]
     _exposition: Exposition | None
@@ -75,10 +77,12 @@ class AsyncBase(_Requester):
         self._installed, self._plans = set(), {}
         self._key_sender = KeySender(self.transactor, self._starter)
         self._waiting = RunWaiter(self.transactor)
+        self.stream_tail = StreamTail(store)
 
     async def _finish(self) -> None:
         """Stop waiting for runs, and write what waits to be written."""
         await self._waiting.close()
+        await self.stream_tail.close()
         if self.transactor.spans is not None:
             await self.transactor.spans.written()
         if self.access.audit_log is not None:

@@ -32,6 +32,7 @@ from stepkeep.engine.policies import AsyncPolicies
 from stepkeep.engine.run_actions import AsyncRunActions
 from stepkeep.engine.sinks import AsyncSinks, Sinks
 from stepkeep.engine.starting import AsyncStarting
+from stepkeep.engine.streams import AsyncStreams, AsyncTailing, Streams, Tailing
 from stepkeep.engine.tenants import AsyncAudit, AsyncNetwork, AsyncTenants, Audit, Network, Tenants
 from stepkeep.engine.triggers import AsyncTriggers, Triggers
 from stepkeep.engine.users import AsyncKeys, AsyncUsers, Keys, Users
@@ -56,6 +57,7 @@ class AsyncGroups(AsyncBase):
     resources = part(AsyncResources, "What steps hold while they run, and the sizes of pools.")
     limits = part(AsyncLimits, "Limits on steps by key: how many run at once, and how fast they begin.")
     pauses = part(AsyncPauses, "Pauses of queues, of workflows and of the whole tenant.")
+    streams = part(AsyncStreams, "Durable streams of runs: what they have, and their chunks.")
     hooks = part(AsyncHooks, "Inbound webhooks that become messages or starts of runs.")
     continuations = part(AsyncContinuations, "New runs that go on with finished ones: retry, rerun from a step, fork.")
     migrations = part(AsyncMigrations, "Live runs that go on under another version of their workflow.")
@@ -68,11 +70,11 @@ class AsyncGroups(AsyncBase):
 
 
 @guarded()
-class AsyncOperations(AsyncStarting, AsyncMessages, AsyncRunActions, AsyncPolicies, AsyncGroups):
+class AsyncOperations(AsyncStarting, AsyncMessages, AsyncRunActions, AsyncPolicies, AsyncTailing, AsyncGroups):
     """Everything one can do with a database or a service."""
 
 
-class Groups:
+class Groups(Tailing):
     """The groups, for programs without an event loop."""
 
     tenants, users = blocking_group(Tenants, AsyncGroups.tenants), blocking_group(Users, AsyncGroups.users)
@@ -85,6 +87,7 @@ class Groups:
     continuations = blocking_group(Continuations, AsyncGroups.continuations)
     migrations, jobs = blocking_group(Migrations, AsyncGroups.migrations), blocking_group(Jobs, AsyncGroups.jobs)
     mailbox, sinks = blocking_group(Mailbox, AsyncGroups.mailbox), blocking_group(Sinks, AsyncGroups.sinks)
+    streams = blocking_group(Streams, AsyncGroups.streams)
     outbox, triggers = blocking_group(Outbox, AsyncGroups.outbox), blocking_group(Triggers, AsyncGroups.triggers)
     versions = blocking_group(Versions, AsyncGroups.versions)
 

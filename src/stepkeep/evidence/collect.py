@@ -41,6 +41,7 @@ from stepkeep.operations.pipeline import plans
 from stepkeep.operations.pipeline.payloads import Payloads as StoredPayloads
 from stepkeep.operations.pipeline.transact import Transactor
 from stepkeep.operations.runs import views
+from stepkeep.operations.streams.reading import stored_ends
 from stepkeep.store.change import StoredDefinition, StoredPolicy
 from stepkeep.store.records import WholeRun
 
@@ -129,8 +130,10 @@ class Collected:
         def lines_for(name: str | None) -> list[bytes]:
             return [encode_line(line) for line in lines_of(self.whole, plan, name)]
 
+        tenant, store = run.tenant, self._transactor.store
+        ends = await stored_ends(store, tenant, run.id)
         tellings = {name: partial(lines_for, name) for name in judged}  # one at a time is in memory
-        stored_bytes, originals = await self.payloads(), await self._originals()
+        stored_bytes, originals = replace(await self.payloads(), streams=ends), await self._originals()
         return certify(lines_for(None), tellings, canonical_machines(), judged, published, stored_bytes, originals)
 
     def spending(self) -> Spending:

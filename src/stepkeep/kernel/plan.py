@@ -148,7 +148,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     sets_aside: bool = False
     """Whether a step is claimed by a query of its own: it needs resources, is limited, or has duties."""
     has_limits: bool = False
-    """Whether a step is limited: the end of its claim frees places."""
+    """Whether a step is limited, or may be, as a call of a flow: the end of its claim frees places."""
     has_duties: bool = False
     """Whether the definition rules persons out of its gates or steps."""
     evaluates: bool = False
@@ -219,6 +219,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
             by_hand=definition.completion is Completion.MANUAL,
             hold=definition.hold,
             facts=_facts(definition, self.definition, self.compiler),
+            keys=_keys(definition, self.definition, self.compiler),
             unmet=call.needs,
             dependents=self._followers(no, call),
             call=call,
@@ -247,7 +248,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         growth, kind = owner.kind.growth, owner.kind.element(index % segment.width)
         if isinstance(growth, Switch):
             case = growth.cases[index % segment.width].step
-            owner = replace(owner, definition=case, timeout=case.timeout, retry=case.retry)
+            keys = _keys(case, self.definition, self.compiler)
+            owner = replace(owner, definition=case, timeout=case.timeout, retry=case.retry, keys=keys)
         if index < segment.width:
             return replace(
                 owner,
@@ -469,6 +471,7 @@ def build_plan(
     hooks = {undo.name: undo.no for undo in undos.values() if undo.no - size not in by_owner}
     last = {check.name: check.no} if check else {}
     duties = {numbers[name]: found for name, found in duties_of_execution(definition).items() if name in numbers}
+    has_limits = any(step.limits for step in definition.work) or any(step.kind.is_flow for step in steps)
     return Plan(
         definition_id=definition_id,
         definition=definition,
@@ -489,8 +492,8 @@ def build_plan(
         segments=segments,
         queues=tuple(queues) if segments else (),
         duties=duties,
-        sets_aside=bool(duties) or any(step.resources or step.limits for step in definition.work),
-        has_limits=any(step.limits for step in definition.work),
+        sets_aside=bool(duties) or has_limits or any(step.resources for step in definition.work),
+        has_limits=has_limits,
         has_duties=bool(definition.duties) or any(one.gate is not None and one.gate.excluded for one in steps),
         evaluates=any(step.evaluated for step in steps),
     )
@@ -519,7 +522,7 @@ def _main(definition: Definition, compiler: Compiler, step: StepDefinition, no: 
         condition=None if step.condition is None else compiler.condition(step.condition, definition),
         hold=step.hold,
         facts=_facts(step, definition, compiler),
-        keys=compiler.keys(step.limits, definition) if step.limits and has_keys(step.limits) else None,
+        keys=_keys(step, definition, compiler),
         has_rules=bool(step.rules) and runs,
         has_pre=bool(step.pre) and runs,
         by_hand=step.completion is Completion.MANUAL,
@@ -530,6 +533,10 @@ def _main(definition: Definition, compiler: Compiler, step: StepDefinition, no: 
 def _facts(step: StepDefinition, definition: Definition, compiler: Compiler) -> Facts | None:
     gate = step.approval or step.hold
     return None if gate is None or gate.facts is msgspec.UNSET else compiler.facts(gate.facts, definition)
+
+
+def _keys(step: StepDefinition, definition: Definition, compiler: Compiler) -> Keys | None:
+    return compiler.keys(step.limits, definition) if step.limits and has_keys(step.limits) else None
 
 
 @lru_cache(maxsize=4096)

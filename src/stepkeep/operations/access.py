@@ -87,7 +87,7 @@ OPERATIONS: dict[str, frozenset[Scope]] = {
     "work_on": W | R,
     **dict.fromkeys(("work.register", "work.beat", "work.drain", "work.leave", "work.queues", "work.listen"), W),
     **dict.fromkeys(("work.claim", "work.renew", "work.report", "work.evidence", "work.definition"), W),
-    **dict.fromkeys(("work.checkpoint", "work.checkpoints", "work.calls"), W),
+    **dict.fromkeys(("work.checkpoint", "work.checkpoints", "work.calls", "work.write"), W),
     **dict.fromkeys(("work.details", "work.outputs", "work.states", "work.network"), W),
     "run": S | W | R,
     "metrics": frozenset({Scope.METRICS}),

@@ -61,6 +61,7 @@ from stepkeep.store.rows import (
     MailboxMessage,
     SinkRow,
     SlotRow,
+    StreamRow,
     TriggerRow,
 )
 
@@ -85,6 +86,7 @@ TABLES: Mapping[str, type[msgspec.Struct]] = {
     "limit_keys": LimitKeyRow,
     "limit_holds": LimitHold,
     "limit_waits": LimitWait,
+    "stream_rows": StreamRow,
     "signed_heads": SignedHead,
     "workers": Worker,
     "definitions": StoredDefinition,
@@ -215,6 +217,7 @@ hold_from = reader(HoldRow)
 limit_key_from = reader(LimitKeyRow)
 limit_hold_from = reader(LimitHold)
 limit_wait_from = reader(LimitWait)
+stream_from = reader(StreamRow)
 signed_head_from = reader(SignedHead)
 idempotency_from = reader(IdempotencyKey)
 unchecked_definition = reader(StoredDefinition)

@@ -82,6 +82,7 @@ from stepkeep.store.records import (
 from stepkeep.store.resources import ResourceStore
 from stepkeep.store.rows import AdoptionRow, MailboxMessage
 from stepkeep.store.slots import SlotStore
+from stepkeep.store.streams import StreamStore
 from stepkeep.store.triggers import TriggerStore
 
 T = TypeVar("T")
@@ -191,6 +192,7 @@ class Store(ABC):
     slots: SlotStore
     resources: ResourceStore
     limits: LimitStore
+    streams: StreamStore
     jobs: JobStore
 
     @property
@@ -697,6 +699,7 @@ class Store(ABC):
         self.audit, self.quotas, self.triggers = AuditStore(*part), QuotaStore(*part), TriggerStore(*part)
         self.deliveries, self.children, self.jobs = DeliveryStore(*part), ChildStore(*part), JobStore(*part)
         self.slots, self.resources, self.limits = SlotStore(*part), ResourceStore(*part), LimitStore(*part)
+        self.streams = StreamStore(*part)
 
     async def _read_of_run(
         self, table: str, convert: Convert[T], statement: str, tenant: str, run_id: str, *arguments: Any

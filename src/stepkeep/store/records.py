@@ -24,6 +24,7 @@ from stepkeep.kernel.machine.rows import (
     Worker,
 )
 from stepkeep.kernel.machine.states import Category, RunState
+from stepkeep.store.rows import StreamRow
 
 
 class RunStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -112,7 +113,7 @@ class FinishedFilter(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WholeRun(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything stored about one run, except its idempotency key."""
+    """Everything stored about one run, except its idempotency key. Rows of streams are read where they are wanted."""
 
     record: RunRecord
     steps: tuple[Step, ...]
@@ -123,6 +124,7 @@ class WholeRun(msgspec.Struct, frozen=True, kw_only=True):
     gates: tuple[Gate, ...] = ()
     votes: tuple[Vote, ...] = ()
     checkpoints: tuple[Checkpoint, ...] = ()
+    streams: tuple[StreamRow, ...] = ()
 
 
 class Quarantine(msgspec.Struct, frozen=True, gc=False):

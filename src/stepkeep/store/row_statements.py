@@ -84,8 +84,8 @@ ONE: Mapping[str, RowType] = {
 }
 # fmt: off
 ORDER = (
-    "steps", "attempts", "attempt_evidence", "checkpoints", "payload_chunks", "journal", "messages", "outbox",
-    "deliveries", "gates", "adoptions", "children", "slots", "resource_holds", "limit_holds", "limit_waits",
+    "steps", "attempts", "attempt_evidence", "checkpoints", "stream_rows", "payload_chunks", "journal", "messages",
+    "outbox", "deliveries", "gates", "adoptions", "children", "slots", "resource_holds", "limit_holds", "limit_waits",
     "decisions", "signed_heads", "run_details", "runs",
 )
 # fmt: on

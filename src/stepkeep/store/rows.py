@@ -34,6 +34,26 @@ from stepkeep.kernel.machine.states import RunState
 from stepkeep.kernel.triggers import TriggerKind
 
 
+class StreamRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Chunks of one batch that an attempt wrote to a stream. `seq` orders the rows of a run, `total` is their bytes up
+    to this one. `start` is the place of its first chunk among those of the attempt. The first row of an attempt that
+    goes on names the chunk after which it does. `body` is the JSON array of the chunks, or sealed."""
+
+    tenant: str
+    run_id: str
+    seq: Place
+    no: StepNo
+    name: str
+    fence: Count
+    start: Natural
+    count: Positive
+    total: Place
+    at: Moment
+    after_fence: Count | None
+    after_place: Natural | None
+    body: str
+
+
 class AdoptionRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Step `no` of a run has the result of `source_step` of `source_run`. `owned` is 1 if the run undoes it."""
 

@@ -2,8 +2,9 @@
 
 A statement that both stores share stands in `store/sql/`, in the words of PostgreSQL. SQLite gets it without casts,
 with its own placeholders and functions, and with moments in place of offsets from the server's clock: there, this
-process is the clock. Statements that follow from a row type are built (`row_statements.py`); nothing else is. Each
-store calls it at import, so an empty file is found before anything runs.
+process is the clock. A line `-- part: NAME` stands for a condition in `store/sql/parts/`. Statements that follow from a
+row type are built (`row_statements.py`); nothing else is. Each store calls it at import, so an empty file is found
+before anything runs.
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ WORDS = {
     "least(": "min(",
     "select json_array_elements_text(": "select value from json_each(",
     "json_array_elements(": "json_each(",
+    " offset 0)": ")",
 }
+_PART = re.compile(r"^-- part: (\w+)$", re.MULTILINE)
 _PLACEHOLDER = re.compile(r"\$(\d+)")
 
 
@@ -63,16 +66,17 @@ def load_statements(package: str) -> SimpleNamespace:
     form, of_rows = FORMS[package], OF_ROWS[package]
     shared = {name: form(text) for name, text in (*_read(SHARED), *row_statements.shared_statements())}
     own = {**dict(_read(package)), **{name: form(text) for name, text in of_rows()}}
+    parts = {name: form(text) for name, text in _read(SHARED, "sql/parts")}
     if twice := sorted(shared.keys() & own.keys()):
         raise LookupError(f"{package} has statements of its own that are shared: {', '.join(twice)}")
-    statements = {**shared, **own}
+    statements = {name: _PART.sub(lambda line: parts[line[1]], text) for name, text in {**shared, **own}.items()}
     if empty := sorted(name for name, statement in statements.items() if not statement):
         raise LookupError(f"{package} has no SQL in {', '.join(empty)}")
     return SimpleNamespace(**statements)
 
 
-def _read(package: str) -> Iterator[tuple[str, str]]:
-    for file in (files(package) / "sql").iterdir():
+def _read(package: str, folder: str = "sql") -> Iterator[tuple[str, str]]:
+    for file in (files(package) / folder).iterdir():
         if file.name.endswith(".sql"):
             yield file.name.removesuffix(".sql"), _statement(file.read_text("utf-8"))
 

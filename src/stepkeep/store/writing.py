@@ -24,11 +24,12 @@ from stepkeep.kernel.machine.rows import (
     Recall,
     Requesters,
     Rows,
+    StreamPart,
     Vote,
 )
 from stepkeep.kernel.machine.states import RUN_TERMINAL
 from stepkeep.store.change import IdempotencyKey, NewRun
-from stepkeep.store.columns import values_of
+from stepkeep.store.columns import json_text, values_of
 from stepkeep.store.rows import (
     AdoptionRow,
     Backfill,
@@ -121,6 +122,7 @@ AFTER_RUNS: Mapping[RowType, Put] = {
     Requesters: Put("save_requesters"),
     HoldRow: Put("insert_resource_holds"),
     Payload: Put("insert_payload_chunks"),
+    StreamPart: Put("write_stream"),
 }
 """What is written after runs and steps, in this order."""
 
@@ -194,6 +196,23 @@ def _chunks(put: Put, rows: Rows) -> Iterator[Put]:
         yield put._replace(rows=[(one.tenant, one.run_id, one.digest, *chunk) for chunk in one.chunks()])
 
 
+def stream_values(parts: Iterable[StreamPart]) -> str:
+    """Parts of streams of one run as JSON: the place of each among them, its columns, and the bytes up to its end."""
+    made, size = list[tuple[Any, ...]](), 0
+    for place, one in enumerate(parts, 1):
+        size += len(one.body)
+        after = (None, None) if one.after is None else one.after
+        made.append((place, one.no, one.name, one.fence, one.start, one.count, size, *after, one.body.decode()))
+    return json_text(made)
+
+
+def _streams(put: Put, rows: Rows) -> Iterator[Put]:
+    by_run: dict[tuple[str, str], list[StreamPart]] = {}
+    for one in rows.of(StreamPart):
+        by_run.setdefault((one.tenant, one.run_id), []).append(one)
+    yield put._replace(rows=[(*key, parts[0].at, stream_values(parts)) for key, parts in sorted(by_run.items())])
+
+
 EXPANDED: Mapping[RowType, Callable[[Put, Rows], Iterator[Put]]] = {
     OutboxEntry: _emitted,
     Recall: _about_children,
@@ -201,5 +220,6 @@ EXPANDED: Mapping[RowType, Callable[[Put, Rows], Iterator[Put]]] = {
     TriggerChange: _triggers,
     HoldRow: _holds,
     Payload: _chunks,
+    StreamPart: _streams,
 }
 """Row types that are more than one statement."""

@@ -20,6 +20,7 @@ from stepkeep.kernel.machine.outcomes import Emitted
 from stepkeep.operations import validate
 from stepkeep.worker.attempts.once import Checkpoints, LocalCheckpoints, await_once, call_once, checked_name
 from stepkeep.worker.attempts.payloads import bound_emitted, encode
+from stepkeep.worker.attempts.streams import Stream, WrittenStreams
 from stepkeep.worker.bridge import runs_a_loop
 from stepkeep.worker.cancellation import Cancellation, HandlerCancelled
 from stepkeep.worker.statements import Statements
@@ -107,6 +108,7 @@ class Context:
         "_progressed": "",
         "_spent": "",
         "_statements": "",
+        "_streams": "",
         "attempt": "The number of this attempt of the step, from 1.",
         "business_key": "The business key of the run; None without one.",
         "cancelled": "Whether the handler was asked to end early, and why; `check_cancelled` raises it.",
@@ -156,6 +158,7 @@ class Context:
         effect_of: str | None = None,
         key_of: str | None = None,
         checkpoints: Checkpoints | None = None,
+        streams: WrittenStreams | None = None,
     ) -> None:
         self.trace = trace
         self.run_id, self.workflow, self.version, self.tenant = run_id, workflow, version, tenant
@@ -183,6 +186,7 @@ class Context:
         self._progress: Progress | None = None
         self._progressed = progressed
         self._checkpoints: Checkpoints = LocalCheckpoints() if checkpoints is None else checkpoints
+        self._streams = WrittenStreams() if streams is None else streams
         self._calling: set[str] = set()
         self._counts: dict[str, int] | None = None
 
@@ -240,6 +244,18 @@ class Context:
         self._progress = Progress(_fraction(fraction), _progress_text(text), time.monotonic())
         if self._progressed is not None:
             self._progressed()
+
+    def stream(self, name: str, *, after: str | None = None) -> Stream:
+        """A durable stream of the run, to which this attempt appends: `ctx.stream("tokens").write(chunk)`.
+
+        Readers follow it while it grows. What an attempt writes replaces what earlier attempts of the step wrote. With
+        `after`, it goes on behind that position of an earlier attempt instead, or behind the `"last"` one. An attempt
+        may write 15 streams; a run 64 MiB.
+
+        >>> ctx = Context(run_id="r1", workflow="w", version=1, step="s")
+        >>> ctx.stream("tokens").write("Hello")
+        """
+        return self._streams.open(name, after)
 
     def once(self, name: str, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
         """Call a function and record what it returned; a later attempt of this step gets that and calls nothing.
@@ -334,6 +350,11 @@ class Context:
         return self._progress
 
     @property
+    def streams(self) -> WrittenStreams:
+        """What was written to streams."""
+        return self._streams
+
+    @property
     def emitted(self) -> tuple[Emitted, ...]:
         """The events collected by `emit`."""
         return tuple(self._emitted or ())
@@ -352,12 +373,14 @@ def renew(
     progressed: Callable[[], None] | None,
     trace: str | None,
     checkpoints: Checkpoints,
+    fence: int,
     keeps_report: bool = False,
 ) -> None:
     """The worker goes on with a suspended flow in another attempt, which reports what is collected from here on."""
     context.attempt, context.cancelled, context.trace = attempt, cancelled, trace
     context.deadline, context.deadline_at = deadline, deadline_at
     context._progressed, context._checkpoints, context._progress = progressed, checkpoints, None
+    context._streams.fence = fence
     if not keeps_report:
         clear_report(context)
 
@@ -366,6 +389,7 @@ def clear_report(context: Context) -> None:
     """Drop the costs and events that were collected, because they are on record."""
     context._cost = context._spent = context._emitted = None
     context._emitted_bytes = 0
+    context._streams.drop()
 
 
 def _amount(name: str, given: object) -> float:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, NamedTuple
 
 from stepkeep.kernel.decide.decision import Claimer
-from stepkeep.kernel.machine.events import FlowResumed, StepReported
+from stepkeep.kernel.machine.events import FlowResumed, StepReported, StreamEnd
 from stepkeep.kernel.machine.outcomes import Outcome
 from stepkeep.operations.pipeline.transact import Claim, Transactor
 from stepkeep.store.change import RunKey
@@ -98,8 +98,8 @@ class Shared:
             owner=row.owner,
         )
 
-    def event(self, claim: Claim, outcome: Outcome) -> StepReported:
-        """The report of this outcome, under the fence of the claim."""
+    def event(self, claim: Claim, outcome: Outcome, streams: tuple[StreamEnd, ...] = ()) -> StepReported:
+        """The report of this outcome, under the fence of the claim, with the ends of the streams that it wrote."""
         row, step = self.membership.row, claim.step
         return StepReported(
             tenant=claim.tenant,
@@ -109,6 +109,7 @@ class Shared:
             fence=step.fence,
             worker=step.worker or row.no,
             outcome=outcome,
+            streams=streams,
         )
 
     def resumption(self, resumed: Resumed) -> FlowResumed:
@@ -122,6 +123,7 @@ class Shared:
             fence=step.fence,
             worker=row.no,
             outcome=resumed.outcome,
+            streams=ends_of(resumed.job),
             lease=self.settings.lease_us or plan.definition.lease,
             calls=resumed.settled(),
             seen=len(resumed.flow.given),
@@ -160,3 +162,9 @@ class Shared:
         self._tasks.discard(task)
         if not task.cancelled() and task.exception() is not None:
             log.error("a part of the worker broke", exc_info=task.exception())
+
+
+def ends_of(job: Job) -> tuple[StreamEnd, ...]:
+    """The ends of the streams of an attempt; none where they could not be recorded."""
+    has_none = job.streams is None or job.streams.is_empty or job.gave_up or job.prepared.is_rules
+    return () if has_none or job.streams is None else job.streams.ends()

@@ -33,7 +33,16 @@ OWNER, WORKER, CLIENT, API = "stepkeep_owner", "stepkeep_worker", "stepkeep_clie
 TABLES = {
     *("definitions", "queues", "runs", "run_details", "steps", "attempts", "journal", "messages", "outbox"),
     *("idempotency_keys", "business_keys", "workers", "worker_journal", "migrations", "quarantine"),
-    *("worker_reports", "attempt_evidence", "payload_chunks", "schemas", "gates", "decisions", "policies"),
+    *(
+        "worker_reports",
+        "attempt_evidence",
+        "stream_rows",
+        "payload_chunks",
+        "schemas",
+        "gates",
+        "decisions",
+        "policies",
+    ),
     *("sinks", "deliveries", "delivery_actions"),
     *(
         "tenants",

@@ -211,9 +211,10 @@ CLASSES: tuple[Undetectable, ...] = (
     ),
     Undetectable(
         "output",
-        "another digest of an output, or none",
-        "the output is not in the log; certify compares it",
+        "another digest of an input or output, or none of an output",
+        "neither is in the log; certify compares them",
         _output,
+        frozenset({"digest_of_another_input"}),
     ),
     Undetectable(
         "lease",
@@ -224,8 +225,9 @@ CLASSES: tuple[Undetectable, ...] = (
     Undetectable(
         "time",
         "another time between those of the lines around it",
-        "a request or a sweep comes at any time from the moment its timer is due, and nothing is measured from it",
+        "a request, a sweep or a claim comes at any time from the moment it is due, and nothing is measured from it",
         _time,
+        frozenset({"before_due"}),
     ),
     Undetectable(
         "cancel",
@@ -253,23 +255,11 @@ CLASSES: tuple[Undetectable, ...] = (
         kinds=frozenset({"native_definition"}),
     ),
     Undetectable(
-        "ready",
-        "an earlier claim",
-        "a step may be claimed at any time from the moment it is ready",
-        kinds=frozenset({"before_due"}),
-    ),
-    Undetectable(
         "note",
         "a removed note",
         "a message that no step consumed changes nothing in the run",
         kinds=frozenset({"drop_run_line", "drop_move", "drop_entry"}),
         when=_drops_a_note,
-    ),
-    Undetectable(
-        "input",
-        "another digest of the input",
-        "the input is not in the log; certify compares the digest with it",
-        kinds=frozenset({"digest_of_another_input"}),
     ),
 )
 

@@ -1,1 +1,1 @@
-"""Exhaustive exploration of small runs through the production `decide`: every state and every property."""
+"""Exhaustive exploration: of small runs through the production `decide`, and of what dialects show (refinement)."""

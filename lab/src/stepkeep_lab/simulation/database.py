@@ -372,15 +372,7 @@ class Session(Owner):
         tables = self._live()
         keys = [(tenant, run_id) for run_id in dict.fromkeys(run_ids)]
         finished = [
-            key
-            for key in keys
-            if key in tables.runs
-            and tables.runs[key].ended_at is not None
-            and not tables.is_quarantined(key)
-            and not tables.deliveries.holds_back(key)
-            and not tables.triggers.holds_back(key)
-            and not tables.is_referred(key)
-            and not tables.is_below_live(key)
+            key for key in keys if key in tables.runs and tables.runs[key].ended_at is not None and tables.may_go(key)
         ]
         self._deleted = [key for key in finished if self._database.locks.try_take(self, ("run", key))]
         return [run_id for _, run_id in self._deleted]

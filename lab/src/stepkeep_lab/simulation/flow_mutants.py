@@ -93,7 +93,23 @@ FLOW_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "flow-wake-up-lost",
         "a call that settles while its flow runs does not wake the flow after its suspension",
-        (Edit("kernel.composition.flows:suspend", "if settled > outcome.seen:", "if False:"),),
+        (Edit("kernel.composition.flows:suspend", "if settled > outcome.seen or", "if False or"),),
+    ),
+    Mutant(
+        "flow-cancel-loses-a-result",
+        "a flow that cancels a call which has settled meanwhile takes the end of that call back",
+        (
+            Edit(
+                "kernel.composition.flows:_cancel",
+                "if row.state in STEP_TERMINAL:",
+                "if row.state in STEP_TERMINAL and (draft.put(replace(row, state=StepState.CANCELLED)) or True):",
+            ),
+        ),
+    ),
+    Mutant(
+        "flow-cancel-without-wake-up",
+        "a flow that cancels the last of its calls is not woken",
+        (Edit("kernel.composition.flows:suspend", "or not owner.unmet", "or False"),),
     ),
     Mutant(
         "flow-settled-call-again",

@@ -61,10 +61,14 @@ def make_registry(stage: Stage, *, remote: bool = False, other_code: bool = Fals
 
     async def flow(ctx: FlowContext, drawn: int, child: str = "", lasts: int = 0) -> list[Any]:
         turn = ctx.input["n"] if lasts else 0
-        follows = stage.scenario.remote > 0
-        patched = bool(stage.scenario.bias.get("patched"))
         told = await play(
-            ctx, drawn + turn, lambda name: _in_flow(stage, ctx, name), child, follows=follows, patched=patched
+            ctx,
+            drawn + turn,
+            lambda name: _in_flow(stage, ctx, name),
+            child,
+            follows=stage.scenario.remote > 0,
+            patched=bool(stage.scenario.bias.get("patched")),
+            is_limited=stage.scenario.limits > 0,
         )
         if turn < lasts:
             go_on(ctx, stage.ledger, told, Random(drawn + turn))  # noqa: S311 - chance that must come out the same again

@@ -77,6 +77,22 @@ LIMIT_MUTANTS: tuple[Mutant, ...] = (
         ),
     ),
     Mutant(
+        "limit-of-a-call-ignored",
+        "a call of a flow counts under no limit",
+        (Edit("kernel.plan:Plan._called", "keys=_keys(definition, self.definition, self.compiler)", "keys=None"),),
+    ),
+    Mutant(
+        "limit-key-of-a-case-lost",
+        "a case of a choice counts under a limit without its key",
+        (
+            Edit(
+                "kernel.composition.elements:grow",
+                "limited=found.limited or note.limited",
+                "limited=note.limited",
+            ),
+        ),
+    ),
+    Mutant(
         "limit-not-asked-for",
         "a claim of a limited step is accepted without its places",
         (

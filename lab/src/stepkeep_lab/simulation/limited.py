@@ -13,7 +13,7 @@ from random import Random
 from msgspec.structs import replace
 
 from stepkeep.kernel.decide.limits import LimitRule
-from stepkeep.kernel.definition import SECOND, Definition, Limit, StepDefinition
+from stepkeep.kernel.definition import SECOND, Definition, Flow, Limit, StepDefinition, Switch
 from stepkeep.kernel.errors import Refused, StoreError
 from stepkeep.kernel.people.authority import Caller
 from stepkeep.operations.limits.limits import clear_limit, set_limit
@@ -40,8 +40,17 @@ def with_limits(drawn: Definition, random: Random, share: float) -> Definition:
     """The definition with limits on some of the steps that workers run."""
     if drawn.dialect != "native":
         return drawn
-    steps = [_limited(step, random) if step.executor and random.random() < share else step for step in drawn.steps]
-    return replace(drawn, steps=tuple(steps))
+    return replace(drawn, steps=tuple([_maybe_limited(step, random, share) for step in drawn.steps]))
+
+
+def _maybe_limited(step: StepDefinition, random: Random, share: float) -> StepDefinition:
+    """A flow leaves its limits to its calls, and a choice to its cases."""
+    if isinstance(step.growth, Switch):
+        cases = [replace(case, step=_maybe_limited(case.step, random, share)) for case in step.growth.cases]
+        return replace(step, growth=replace(step.growth, cases=tuple(cases)))
+    if step.executor is None or isinstance(step.growth, Flow) or random.random() >= share:
+        return step
+    return _limited(step, random)
 
 
 def _limited(step: StepDefinition, random: Random) -> StepDefinition:

@@ -254,6 +254,7 @@ def use(tables: Tables, tenant: str, kind: str, most: int) -> tuple[int, int]:
             for key in found
             if key[0] == tenant
         ],
+        "streams": [one.body.encode() for key, rows in tables.streams.rows.items() if key[0] == tenant for one in rows],
     }
     counted = rows[kind][:most]
     return len(counted), sum(map(len, counted))
@@ -280,20 +281,7 @@ def _is_stuck(run: Run, rows: Mapping[int, Step]) -> bool:
     )
 
 
-def _is_held_back(tables: Tables, key: RunKey) -> bool:
-    return tables.is_quarantined(key) or tables.deliveries.holds_back(key) or tables.triggers.holds_back(key)
-
-
-def _has_live_kin(tables: Tables, key: RunKey) -> bool:
-    """Whether something is left to do about a child of the run, its own parent is not told of its end, or a run above
-    it is live or adopted from."""
-    link, rows = tables.children.link_of(*key), tables.children
-    if any(child.todo is not None for child in rows.of(*key)):
-        return True
-    return (link is not None and link.todo is not None) or tables.is_below_live(key)
-
-
-def finished(tables: Tables, which: FinishedFilter, *, also_quarantined: bool = False) -> list[str]:
+def finished(tables: Tables, which: FinishedFilter, *, also_kept: bool = False) -> list[str]:
     """Oldest first."""
     found = [
         run.id
@@ -303,8 +291,7 @@ def finished(tables: Tables, which: FinishedFilter, *, also_quarantined: bool = 
         and run.ended_at <= which.ended_by
         and which.after < run.id < which.before
         and which.workflow in (None, tables.details[key].workflow)
-        and (also_quarantined or not _is_held_back(tables, key))
-        and (also_quarantined or not _has_live_kin(tables, key))
+        and (also_kept or tables.may_go(key))
     ]
     return sorted(found)[: which.limit]
 

@@ -54,6 +54,7 @@ from stepkeep.worker.remote.requests import (
     Registration,
     RenewRequest,
     ReportRequest,
+    StreamsRequest,
 )
 from stepkeep.worker.remote.transactor import RemoteTransactor
 from stepkeep_lab.simulation.faults import Fault, FaultyWire
@@ -230,7 +231,13 @@ class SimulatedService(RemoteService):
 
     async def _report(self, work: RemoteWork, worker_id: str, body: ReportRequest) -> dict[str, Any]:
         reports = [
-            Report(run_id=one.run_id, no=one.no, fence=one.fence, outcome=outcome_of(one.outcome.given()))
+            Report(
+                run_id=one.run_id,
+                no=one.no,
+                fence=one.fence,
+                outcome=outcome_of(one.outcome.given()),
+                streams=one.ends(),
+            )
             for one in body.reports
         ]
         replies, claims = await work.report(worker_id, reports, body.claim, request=body.request_id)
@@ -241,6 +248,11 @@ class SimulatedService(RemoteService):
     async def _checkpoint(self, work: RemoteWork, worker_id: str, body: CheckpointRequest) -> dict[str, Any]:
         given = {"run_id": body.run_id, "no": body.no, "fence": body.fence, "name": body.name}
         return {"reply": reply_of(await work.checkpoint(worker_id, **given, value=body.encoded()))}  # type: ignore[arg-type]
+
+    async def _streams(self, work: RemoteWork, worker_id: str, body: StreamsRequest) -> dict[str, Any]:
+        parts = [one.part(body.fence) for one in body.streams]
+        await work.write(worker_id, body, parts)
+        return {"written": sum(one.count for one in parts)}
 
     async def _checkpoints(self, work: RemoteWork, worker_id: str, body: CheckpointsRequest) -> Any:
         return recorded_checkpoints(await work.checkpoints(worker_id, body, (body.seq, body.name)))
@@ -277,6 +289,7 @@ BODIES: dict[str, type] = {
     "calls": CallsRequest,
     "evidence": EvidenceRequest,
     "inputs": InputsRequest,
+    "streams": StreamsRequest,
 }
 
 

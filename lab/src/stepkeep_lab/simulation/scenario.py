@@ -466,6 +466,7 @@ CORNERS: dict[str, dict[str, Any]] = {
         "drain": 0.3,
         "fail": 0.2,
         "limits": 0.9,
+        "flows": 0.15,
         "rules": 0.6,
         "steps": 4,
         "runs": 16,
@@ -474,7 +475,7 @@ CORNERS: dict[str, dict[str, Any]] = {
         "work": 1.0,
         "chaos": 40.0,
         "long": False,
-        "bias": ONLY_WORK | {"exact": 0.2, "rules": 0.3},
+        "bias": ONLY_WORK | {"exact": 0.2, "rules": 0.3, "grown": 0.3},
     },
     # Workers end while rules are yet to run, more often than steps may lose a lease; their runs go on without them.
     "lost while judged": {

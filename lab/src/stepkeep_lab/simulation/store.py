@@ -94,6 +94,7 @@ from stepkeep_lab.simulation.notifications import ModelNotifier
 from stepkeep_lab.simulation.people_tables import ModelAudit, ModelPeople, ModelQuotas
 from stepkeep_lab.simulation.resource_tables import ModelResources
 from stepkeep_lab.simulation.slot_tables import ModelSlots
+from stepkeep_lab.simulation.stream_tables import ModelStreams
 from stepkeep_lab.simulation.trigger_tables import ModelTriggers
 
 T = TypeVar("T")
@@ -304,6 +305,7 @@ class ModelStore(Store):
         self.slots = ModelSlots(database, self.wire)
         self.resources = ModelResources(database, self.wire)
         self.limits = ModelLimits(database, self.wire, self._clock)
+        self.streams = ModelStreams(database, self.wire, self._clock)
         self.jobs = ModelJobs(database, self.wire, self._clock)
 
     # -- life --------------------------------------------------------------------------------------------------------
@@ -795,7 +797,7 @@ class ModelStore(Store):
     async def find_newest_finished(self, tenant: str, after_it: int, workflow: str | None = None) -> str | None:
         def work() -> str | None:
             every = FinishedFilter(tenant=tenant, workflow=workflow, limit=len(self._tables.runs))
-            found = queries.finished(self._tables, every, also_quarantined=True)
+            found = queries.finished(self._tables, every, also_kept=True)
             return found[-1 - after_it] if after_it < len(found) else None
 
         return await self._look("find finished", work)

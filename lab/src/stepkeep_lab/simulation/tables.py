@@ -61,6 +61,7 @@ from stepkeep_lab.simulation.people_tables import PeopleRows
 from stepkeep_lab.simulation.resource_tables import HoldRows
 from stepkeep_lab.simulation.schema import refuse_run, refuse_step
 from stepkeep_lab.simulation.slot_tables import SlotRows
+from stepkeep_lab.simulation.stream_tables import StreamRows
 from stepkeep_lab.simulation.trigger_tables import TriggerRows
 
 MET = "another transaction conflicts: run the whole transaction again"
@@ -103,6 +104,7 @@ class Tables:
         self.slots = SlotRows()
         self.holds = HoldRows()
         self.limits = LimitRows()
+        self.streams = StreamRows()
         self.signed_heads: dict[RunKey, dict[str, SignedHead]] = {}
         self.policies: dict[str, list[StoredPolicy]] = {}
         self.settings: dict[tuple[str, str, str], list[StoredSetting]] = {}
@@ -262,6 +264,20 @@ class Tables:
         rows = (row for mine in self.adoptions.values() for row in mine)
         return tuple(row for row in rows if (row.tenant, row.source_run) == key)
 
+    def may_go(self, key: RunKey) -> bool:
+        """Whether retention may delete an ended run: nobody set it aside or adopted from it, nothing is left to
+        deliver, to tell a trigger or to do for a child, and no run above it is live or adopted from."""
+        link = self.children.link_of(*key)
+        links = [*self.children.of(*key), *([] if link is None else [link])]
+        return not (
+            self.is_quarantined(key)
+            or self.deliveries.holds_back(key)
+            or self.triggers.holds_back(key)
+            or self.is_referred(key)
+            or any(child.todo is not None for child in links)
+            or self.is_below_live(key)
+        )
+
     def is_referred(self, key: RunKey) -> bool:
         """Whether a live run adopted from this one."""
         return any(self.runs[row.tenant, row.run_id].ended_at is None for row in self.adopted_from(key))
@@ -289,6 +305,7 @@ class Tables:
     def _check_record(self, what: Write) -> None:
         self.triggers.check(what)
         self.children.refuse(what)
+        self.streams.check(what)
         self.slots.refuse(what)
         for attempt in what.attempts:
             if (attempt.no, attempt.fence) in self.attempts.get((attempt.tenant, attempt.run_id), {}):
@@ -367,6 +384,7 @@ class Tables:
         self.slots.write(what)
         self.holds.write(what, self.steps)
         self.limits.write(what.limits, self)
+        self.streams.write(what)
         for payload in rows.of(Payload):
             self.payloads.setdefault((payload.tenant, payload.run_id), {})[payload.digest] = payload.body
 
@@ -424,6 +442,7 @@ class Tables:
         self.votes.pop(key)
         self.checkpoints.pop(key, None)
         self.evidence.pop(key, None)
+        self.streams.delete(key)
         self.payloads.pop(key, None)
         for cursor in self.deliveries.of_run(key):
             del self.deliveries.cursors[*key, cursor.sink]

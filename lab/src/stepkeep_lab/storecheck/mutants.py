@@ -296,8 +296,8 @@ MUTANTS: tuple[SqlMutant, ...] = (
         "lock_finished",
         "quarantined-deleted",
         "retention deletes a run that was set aside",
-        "where released_at is null",
-        "where released_at is not null",
+        "and q.released_at is null",
+        "and q.released_at is not null",
     ),
     _on(
         SQLITE,
@@ -312,8 +312,8 @@ MUTANTS: tuple[SqlMutant, ...] = (
         "find_finished",
         "quarantined-found",
         "retention looks at runs that were set aside",
-        "where released_at is null",
-        "where released_at is not null",
+        "and q.released_at is null",
+        "and q.released_at is not null",
     ),
     _on(
         SQLITE,

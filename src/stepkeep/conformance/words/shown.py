@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from msgspec.structs import replace
 
 from stepkeep.conformance.adoption import ADOPTING, Adoption
+from stepkeep.conformance.causes import OPENINGS
 from stepkeep.conformance.contract import Contract, PlannedRule
 from stepkeep.conformance.details import check_detail
 from stepkeep.conformance.enabled import NO_CATEGORY, TOLERATED, TRIGGERS, check_enabled
@@ -24,7 +25,6 @@ from stepkeep.conformance.hop import GuardedHop, wrong_field
 from stepkeep.conformance.line import Line, severity_of
 from stepkeep.conformance.machines import REFERENCE, RUN, STEP, Say
 from stepkeep.conformance.policies import check_pin, gate_rule, terms_of, verdict_in
-from stepkeep.conformance.reenact import OPENINGS
 from stepkeep.conformance.report import Code, quoted
 from stepkeep.conformance.steps import NEW, TIMED, UNDER_LEASE, FollowedStep, ends_attempt
 from stepkeep.conformance.words.dialect_line import DialectLine

@@ -478,7 +478,7 @@ def known_of(definition: Definition) -> _Known:
         conditions = sum(step.condition is not None for step in definition.steps)
         conditions += sum(step.wait is not None and step.wait.length is not msgspec.UNSET for step in definition.steps)
         conditions += sum(_has_facts(step) for step in definition.steps)
-        conditions += sum(has_keys(step.limits or ()) for step in definition.steps)
+        conditions += sum(has_keys(step.limits or ()) for step in definition.work)
         conditions += sum(_of_growth(step) for step in definition.steps)
         if len(_recent) >= 32:
             _recent.clear()

@@ -97,7 +97,6 @@ _FOR_SWITCH = dict.fromkeys(_FOR_WORK, "Write it at a case.") | {
     "map": "Give it to a step before or behind it.",
     "repeat": "Give it to a step before or behind it.",
     "then": "Give it to a step before or behind it.",
-    "limits": "Give them to a step with a handler.",
 }
 """Keys that mean nothing for a step that chooses between cases."""
 
@@ -147,10 +146,6 @@ def _limits(step: StepBlock, path: Path) -> Iterator[Finding]:
         for key, needs in (("burst", "rate"), ("units", "rate")):
             if key in given and limit.running is not None and limit.rate is None:
                 yield Finding((*at, key), f"`{key}` means nothing without `{needs}`.", f"Add a `{needs}`.", key=True)
-    for place, case in enumerate(step.switch or ()):
-        if case.limits:
-            at, said = (*path, "switch", place, "limits"), "`limits` mean nothing at a case."
-            yield Finding(at, said, "Give them to a step before or behind it.", key=True)
 
 
 def _schemas(step: StepBlock, path: Path) -> Iterator[Finding]:

@@ -28,7 +28,7 @@ NOT_FOR_FLOWS = {
     "undo": "Each call of the function has an undo of its own.",
     "completion": "Write `await ctx.wait_for(...)` in the function.",
     "resources": "A flow gives them back whenever it waits for a call. Put them at a step of its own.",
-    "limits": "Name them at a step of its own, and start that by ctx.child.",
+    "limits": "Give them to its calls: ctx.options(limits=[…]).",
     "transactional": "Make the call of a transactional step in the function.",
 }
 """Keys of a step with a handler that a flow does not have, with what to write instead."""

@@ -169,6 +169,7 @@ class CaseOptions(TypedDict, total=False):
     capabilities: Sequence[str]
     queue: str
     resources: Mapping[str, Literal["exclusive", "shared"] | int]
+    limits: Sequence[str | Mapping[str, Any]]
 
 
 class Workflow(Generic[Output]):

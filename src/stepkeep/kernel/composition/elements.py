@@ -24,7 +24,7 @@ from stepkeep.kernel.definition import Map
 from stepkeep.kernel.errors import ExpressionError, InvariantBroken
 from stepkeep.kernel.kinds import ChoiceStep, LoopStep, MapStep, StepKind, WorkStep
 from stepkeep.kernel.machine.journal import payload_digest
-from stepkeep.kernel.machine.rows import Grown, Note, Step
+from stepkeep.kernel.machine.rows import Grown, Limited, Note, Step
 from stepkeep.kernel.machine.states import STEP_TERMINAL, Category, OnFailure, StepState
 from stepkeep.kernel.machine.tables import StepTrigger
 from stepkeep.kernel.plan import PlannedStep
@@ -36,14 +36,15 @@ OUT_OF_TIME = "its elements did not end before the deadline"
 class Beginning(msgspec.Struct, frozen=True):
     """How an owner begins: how many elements it has, as far as that is known, and how many begin at once.
 
-    `items` are those of a map, `case` is the one that a choice takes, `empty` the output without elements. `wrong` is
-    why the owner fails.
+    `items` are those of a map, `case` is the one that a choice takes, `limited` what that asks of its limits, `empty`
+    the output without elements. `wrong` is why the owner fails.
     """
 
     count: int
     first: int
     items: bytes | None = None
     case: int | None = None
+    limited: tuple[Limited, ...] = ()
     empty: bytes | None = None
     wrong: str | None = None
 
@@ -59,13 +60,18 @@ def grow(draft: Draft, step: Step, of: int | None = None) -> Settled | None:
     except ExpressionError as error:
         found = Beginning(0, 0, wrong=f"its elements cannot be determined: {error}")
     count, case = found.count, found.case
+    note = step.note or Note()
     _record(draft, planned.name, count, payload_digest(found.items), case)
     started = draft.move(
         replace(step, unmet=count),
         StepTrigger.CHILDREN_STARTED,
         of=of,
         due_at=deadline,
-        note=replace(step.note or Note(), grown=Grown(count=count, deadline=deadline, case=case)),
+        note=replace(
+            note,
+            grown=Grown(count=count, deadline=deadline, case=case),
+            limited=found.limited or note.limited,
+        ),
     )
     if found.wrong is not None:
         return fail_for_good(draft, started, CHILDREN, Category.VALIDATION, found.wrong)
@@ -120,15 +126,20 @@ def owner_due(draft: Draft, owner: Step) -> Settled | None:
             return None
         return _next_of_loop(draft, owner, grown)
     for row in _unsettled(draft, owner) if owner.unmet else ():
-        if awaits_child(draft, row):
-            recall(draft, row)
-            draft.move(row, StepTrigger.CANCELLED, of=owner.no, error=CHILD_IN_DOUBT)
-        else:
-            cancel_step(draft, row, of=owner.no)
+        cancel_element(draft, row, owner.no)
     owner = replace(owner, unmet=0)
     if grown.stops:
         return _fail(draft, owner)
     return fail_for_good(draft, owner, DEADLINE, Category.TIMEOUT, OUT_OF_TIME)
+
+
+def cancel_element(draft: Draft, row: Step, owner: int) -> None:
+    """End an element that its owner awaits no longer: a child is called back, and what a worker does is in doubt."""
+    if awaits_child(draft, row):
+        recall(draft, row)
+        draft.move(row, StepTrigger.CANCELLED, of=owner, error=CHILD_IN_DOUBT)
+    else:
+        cancel_step(draft, row, of=owner)
 
 
 # -- maps --------------------------------------------------------------------------------------------------------------
@@ -222,7 +233,11 @@ def _choose(draft: Draft, planned: PlannedStep) -> Beginning:
     grower = planned.kind.grower
     assert grower is not None
     case = grower.chosen(view_of(draft, grower))
-    return Beginning(0, 0, wrong=NO_CASE) if case is None else Beginning(1, 1, case=case)
+    if case is None:
+        return Beginning(0, 0, wrong=NO_CASE)
+    assert planned.segment is not None
+    keys = draft.plan.at(planned.segment.element(case)).keys
+    return Beginning(1, 1, case=case, limited=() if keys is None else keys.of(view_of(draft, keys)))
 
 
 def _case_ended(draft: Draft, owner: Step, grown: Grown, news: Settled) -> Settled | None:
@@ -293,7 +308,7 @@ def _add(draft: Draft, owner: PlannedStep, index: int) -> None:
     assert segment is not None
     no, queue = segment.element(index), draft.plan.element_queue(segment, index)
     step = draft.add(Step(tenant=run.tenant, run_id=run.id, no=no, queue=queue, priority=run.priority))
-    if owner.keys is not None and (known := draft.step(owner.no).note) is not None:
+    if (known := draft.step(owner.no).note) is not None and known.limited:
         step = draft.noted(step, limited=known.limited)
     if draft.planned(step).kind.starts_child:
         open_child(draft, step, owner.no)

@@ -13,9 +13,9 @@ import msgspec
 from msgspec.structs import replace
 
 from stepkeep.kernel.composition.child_runs import CONTINUE
-from stepkeep.kernel.composition.elements import owner_due
+from stepkeep.kernel.composition.elements import cancel_element, owner_due
 from stepkeep.kernel.decide.decision import Accepted, Reply
-from stepkeep.kernel.decide.draft import Draft
+from stepkeep.kernel.decide.draft import HOP_BITS, Draft
 from stepkeep.kernel.decide.failure import FAILED, Settled, fail_for_good
 from stepkeep.kernel.decide.progress import open_step, settle
 from stepkeep.kernel.definition import Flow
@@ -23,7 +23,7 @@ from stepkeep.kernel.errors import Conflict
 from stepkeep.kernel.machine.events import CodeChanged
 from stepkeep.kernel.machine.outcomes import NewCall, Suspended
 from stepkeep.kernel.machine.rows import Called, Grown, Note, Step, is_unfit
-from stepkeep.kernel.machine.states import AttemptState, Category, RunState, StepState
+from stepkeep.kernel.machine.states import STEP_TERMINAL, AttemptState, Category, RunState, StepState
 from stepkeep.kernel.machine.tables import StepTrigger
 
 
@@ -68,12 +68,40 @@ def suspend(draft: Draft, step: Step, outcome: Suspended) -> Settled | None:
     if grown.deadline is not None and grown.deadline <= draft.now:
         return owner_due(draft, waiting)
     for index, call in zip(places, outcome.calls, strict=True):
-        key = kept_key(grown, index, call)
-        settle(draft, open_step(draft, _add(draft, step.no, index, call, key), of=step.no))
-    if settled > outcome.seen:
-        # One of its calls has settled since the worker looked: nothing else would wake it.
-        _wake(draft, draft.step(step.no))
+        added = _add(draft, step.no, index, call, kept_key(grown, index, call))
+        if index not in outcome.cancels:
+            settle(draft, open_step(draft, added, of=step.no))
+    _cancel(draft, step.no, outcome.cancels)
+    owner = draft.step(step.no)
+    if settled > outcome.seen or not owner.unmet:
+        # One of its calls has settled since the worker looked, or it awaits none: nothing else would wake it.
+        _wake(draft, owner)
     return None
+
+
+def _cancel(draft: Draft, no: int, places: tuple[int, ...]) -> None:
+    """End these calls of a flow. One that has settled stays as it is, and is undone with the run like every other."""
+    segment = draft.plan.steps[no].segment
+    assert segment is not None
+    numbers = [segment.element(place) for place in places]
+    draft.require(numbers)
+    for row in map(draft.step, numbers):
+        if row.state in STEP_TERMINAL:
+            continue
+        cancel_element(draft, row, no)
+        owner = draft.step(no)
+        draft.put(replace(owner, unmet=owner.unmet - 1))
+
+
+def cancelled_now(draft: Draft, no: int, outcome: Suspended) -> list[tuple[int, int]]:
+    """Numbers and fences of the calls that this decision has cancelled, if no other end came since the worker looked:
+    then the flow knows every end that is on record."""
+    owner, segment = draft.step(no), draft.plan.steps[no].segment
+    assert segment is not None
+    rows = [draft.step(segment.element(place)) for place in outcome.cancels]
+    found = [row for row in rows if row.state is StepState.CANCELLED and (row.settled or 0) >> HOP_BITS == draft.seq]
+    found.sort(key=lambda row: row.settled or 0)
+    return [(row.no, row.fence) for row in found] if settled_calls(owner) == outcome.seen + len(found) else []
 
 
 def too_many_calls(growth: Flow) -> str:
@@ -101,6 +129,12 @@ def kept_key(grown: Grown, place: int, call: NewCall) -> str | None:
     return next((one.run for one in grown.kept if (one.place, one.kind, one.name, one.digest) == made), None)
 
 
+def made_calls(step: Step, outcome: Suspended) -> int:
+    """How many calls a flow has made with this report."""
+    grown = None if step.note is None else step.note.grown
+    return places_of(grown or Grown(count=0), len(outcome.calls))[1]
+
+
 class CallRecord(TypedDict):
     """A call of a flow as the journal has it. `key`: the run whose idempotency key it keeps."""
 
@@ -112,23 +146,24 @@ class CallRecord(TypedDict):
 
 
 class GrownRecord(TypedDict):
-    """What a flow has called."""
+    """What a flow has called, and the places of the calls that it has cancelled."""
 
     calls: list[CallRecord]
+    cancels: NotRequired[list[int]]
 
 
-def calls_told(step: Step, outcome: Suspended) -> list[CallRecord]:
+def calls_told(step: Step, outcome: Suspended) -> GrownRecord:
     """The new calls as the journal has them: what a judge needs to follow their steps."""
-    told: list[CallRecord] = [
+    calls: list[CallRecord] = [
         {"kind": call.kind, "name": call.name, "arguments": call.digest, "step": msgspec.Raw(call.step.encode())}
         for call in outcome.calls
     ]
     grown = None if step.note is None else step.note.grown
     if grown is not None and grown.kept:
-        for place, call, one in zip(places_of(grown, len(told))[0], outcome.calls, told, strict=True):
+        for place, call, one in zip(places_of(grown, len(calls))[0], outcome.calls, calls, strict=True):
             if (key := kept_key(grown, place, call)) is not None:
                 one["key"] = key
-    return told
+    return {"calls": calls, "cancels": list(outcome.cancels)} if outcome.cancels else {"calls": calls}
 
 
 def _fail(draft: Draft, step: Step, outcome: Suspended, said: str) -> Settled | None:

@@ -15,7 +15,15 @@ from msgspec.structs import replace
 
 from stepkeep.kernel.composition.added import add_rows, await_added, is_stopping, misfit_of_added, open_added, owner_of
 from stepkeep.kernel.composition.child_runs import ask_for_successor
-from stepkeep.kernel.composition.flows import GrownRecord, calls_told, settled_calls, suspend, tried_code
+from stepkeep.kernel.composition.flows import (
+    GrownRecord,
+    calls_told,
+    cancelled_now,
+    made_calls,
+    settled_calls,
+    suspend,
+    tried_code,
+)
 from stepkeep.kernel.decide.decision import Accepted, Reply
 from stepkeep.kernel.decide.draft import Draft
 from stepkeep.kernel.decide.failure import FAILED, RULES, Settled, fail_for_good
@@ -24,6 +32,7 @@ from stepkeep.kernel.decide.progress import hold_reported, next_message, retry_n
 from stepkeep.kernel.decide.resources import grants_detail, resources_of
 from stepkeep.kernel.decide.retry import asked_delay, delay_after, is_in_time, may_retry, may_retry_lost
 from stepkeep.kernel.decide.stopping import LEASE_EXPIRED, NOT_RUN
+from stepkeep.kernel.decide.streams import end_streams
 from stepkeep.kernel.decide.waits import asked_by, deliver, misfit_of_wait
 from stepkeep.kernel.errors import Conflict, Fenced, InvalidInput, NotAllowed
 from stepkeep.kernel.machine.events import StepClaimed, StepReported
@@ -42,7 +51,7 @@ from stepkeep.kernel.machine.outcomes import (
     Waiting,
 )
 from stepkeep.kernel.machine.rows import Note, Step
-from stepkeep.kernel.machine.states import AttemptState, Category, ErrorClass, Phase, RunState, StepState
+from stepkeep.kernel.machine.states import STEP_TERMINAL, AttemptState, Category, ErrorClass, Phase, RunState, StepState
 from stepkeep.kernel.machine.tables import RunTrigger, StepTrigger
 from stepkeep.kernel.people.eligibility import claim_objection
 from stepkeep.kernel.plan import PlannedStep
@@ -147,13 +156,20 @@ def report(draft: Draft, event: StepReported) -> Reply:
             f"step {event.no} of run {event.run_id} has seen {outcome.seen} ends of calls; "
             f"{settled_calls(step)} of its calls have settled"
         )
-    draft.caused_by("step_reported", event.actor, _asked_for(outcome, planned, step))
+    if isinstance(outcome, Suspended) and any(not 0 <= place < made_calls(step, outcome) for place in outcome.cancels):
+        raise InvalidInput(f"step {event.no} of run {event.run_id} cancels calls that it has not made")
+    asked: Mapping[str, Any] | None = _asked_for(outcome, planned, step)
+    if event.streams:
+        asked = {**(asked or {}), "streams": end_streams(draft, event)}
+    draft.caused_by("step_reported", event.actor, asked)
     settle(draft, REPORTS[type(outcome)](draft, step, outcome))
     after = draft.step(event.no)
     if after.state is StepState.RETRYING and after.due_at is not None:
         return Accepted({"state": after.state, "due_in": after.due_at - draft.now})
     if after.settled is not None and planned.call is not None:
-        return Accepted({"state": after.state, "settled": after.settled})
+        return Accepted({"state": after.state, "settled": after.settled, "at": draft.now})
+    if isinstance(outcome, Suspended) and outcome.cancels and after.state not in STEP_TERMINAL:
+        return Accepted({"state": after.state, "cancelled": cancelled_now(draft, event.no, outcome), "at": draft.now})
     return Accepted({"state": after.state})
 
 
@@ -192,7 +208,8 @@ def _asked_for(outcome: Outcome, planned: PlannedStep, step: Step) -> ReportReco
             waits["until"] = outcome.enough
         return waits
     if isinstance(outcome, Suspended):
-        return {"plan_grown": {planned.name: {"calls": calls_told(step, outcome)}}} if outcome.calls else None
+        is_told = outcome.calls or outcome.cancels
+        return {"plan_grown": {planned.name: calls_told(step, outcome)}} if is_told else None
     if not isinstance(outcome, Failed):
         return None
     asked: ReportRecord = {} if outcome.unfit is None else {"unfit": outcome.unfit}

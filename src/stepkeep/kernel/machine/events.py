@@ -89,13 +89,29 @@ class StepClaimed(Event, frozen=True, kw_only=True, gc=False):
     owner: str | None = None
 
 
+class StreamEnd(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """What an attempt has written to one stream: how many chunks, and the bytes and the SHA-256 of their bodies.
+
+    `body` has those from `start` on, which are not written yet, and `after` the chunk after which the attempt goes on.
+    """
+
+    name: str
+    chunks: int
+    size_bytes: int
+    sha256: str
+    start: int = 0
+    body: bytes | None = None
+    after: tuple[int, int] | None = None
+
+
 class StepReported(Event, frozen=True, kw_only=True, gc=False):
-    """A worker reports the outcome of the attempt it holds under `fence`."""
+    """A worker reports the outcome of the attempt it holds under `fence`, and the ends of the streams that it wrote."""
 
     no: int
     fence: int
     worker: int
     outcome: Outcome
+    streams: tuple[StreamEnd, ...] = ()
 
 
 class SettledCall(msgspec.Struct, frozen=True, gc=False):

@@ -54,6 +54,8 @@ def misfit_of_event(event: Event) -> str | None:
     if isinstance(event, StepReported):
         # Nearly every report: the worker made the rest of it from a row that was read.
         outcome = event.outcome
+        if event.streams:
+            return _event(event)
         if type(outcome) is Completed and not outcome.emit and outcome.token is None and outcome.cost is None:
             return None if outcome.output is None else _at("output", _json(outcome.output))
         if type(outcome) is Suspended and not outcome.emit and outcome.cost is None and _is_usual(outcome):
@@ -81,7 +83,7 @@ def misfit_of_row(row: msgspec.Struct) -> str | None:
 def event_bytes(event: Event) -> int:
     """How many bytes of payload an event adds to its transaction."""
     if isinstance(event, StepReported):
-        return outcome_bytes(event.outcome)
+        return outcome_bytes(event.outcome) + sum(_length(one.body) for one in event.streams)
     if isinstance(event, MessageArrived):
         return _length(event.payload)
     if isinstance(event, CompletionSignalled):
@@ -105,6 +107,8 @@ def outcome_bytes(outcome: Outcome) -> int:
 def _is_usual(outcome: Suspended) -> bool:
     """Whether the report of a flow is certainly valid: nearly every one, and each field by itself would take long."""
     if type(outcome.calls) is not tuple or type(outcome.seen) is not int or type(outcome.code) is not str:
+        return False
+    if outcome.cancels and any(type(place) is not int for place in outcome.cancels):
         return False
     for call in outcome.calls:
         short = (call.kind, call.name, call.digest) if type(call) is NewCall else (None,)

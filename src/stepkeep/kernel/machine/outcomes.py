@@ -103,11 +103,13 @@ class Suspended(Outcome, frozen=True, kw_only=True, gc=False):
     """A flow awaits calls: the new `calls`, and those of earlier attempts that have not settled.
 
     `seen` is how many of its calls had settled when the flow went on from them. `code` is a digest of the flow's code.
+    `cancels` are the places of calls that it awaits no longer, new ones among them: those that have not settled end.
     """
 
     calls: tuple[NewCall, ...] = ()
     seen: int = 0
     code: str | None = None
+    cancels: tuple[int, ...] = ()
 
 
 class Added(Outcome, frozen=True, kw_only=True, gc=False):

@@ -13,7 +13,19 @@ from typing import Any, TypeVar
 import msgspec
 
 from stepkeep.kernel.definition import Approval, Wait
-from stepkeep.kernel.machine.bounds import Count, Id, Moment, Place, Priority, Seq, StepCount, StepNo, Version
+from stepkeep.kernel.machine.bounds import (
+    Count,
+    Id,
+    Moment,
+    Natural,
+    Place,
+    Positive,
+    Priority,
+    Seq,
+    StepCount,
+    StepNo,
+    Version,
+)
 from stepkeep.kernel.machine.states import (
     AttemptState,
     Category,
@@ -481,6 +493,26 @@ class OutboxEntry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     name: str
     payload: bytes
     created_at: Moment
+
+
+class StreamPart(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Chunks of one batch that an attempt writes to a stream of its run.
+
+    `start` is the place of the first among those of the attempt. `body` is their JSON array, or sealed. The first part
+    of an attempt that goes on has the fence and the place of the chunk `after` which it does; without it, the attempt
+    replaces what earlier ones have written.
+    """
+
+    tenant: str
+    run_id: str
+    no: StepNo
+    name: str
+    fence: Count
+    start: Natural
+    count: Positive
+    at: Moment
+    body: bytes
+    after: tuple[int, int] | None = None
 
 
 class Gate(msgspec.Struct, frozen=True, kw_only=True, gc=False):

@@ -217,7 +217,7 @@ async def _change(store: Store, name: str, change: Any, caller: Caller) -> None:
 def _published(definition: Definition) -> dict[str, LimitRule]:
     """The numbers that a definition gives its limits. Steps of one definition that share a limit say the same."""
     found: dict[str, LimitRule] = {}
-    for limit in [limit for step in definition.steps for limit in step.limits or ()]:
+    for limit in [limit for step in definition.work for limit in step.limits or ()]:
         rule = written_rule(limit)
         if rule.running is None and rule.rate is None:
             continue

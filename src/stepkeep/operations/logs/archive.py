@@ -92,8 +92,8 @@ def log_of(whole: WholeRun, plan: Plan) -> list[bytes]:
 
 
 def rest_of(whole: WholeRun, plan: Plan) -> bytes:
-    """Everything that the log lacks, as one line: input, steps, attempts, messages, outbox, gates,
-    decisions."""
+    """Everything that the log lacks, as one line: input, steps, attempts, messages, outbox, gates, decisions,
+    streams."""
     run, details = whole.record.run, whole.record.details
     return _encode(
         {
@@ -104,6 +104,7 @@ def rest_of(whole: WholeRun, plan: Plan) -> bytes:
             "outbox": [_plain(entry) for entry in whole.outbox],
             "gates": [_plain(gate) for gate in whole.gates],
             "decisions": [_plain(vote) for vote in whole.votes],
+            **({"streams": [_plain(row) for row in whole.streams]} if whole.streams else {}),
         }
     )
 
@@ -144,7 +145,7 @@ class Archive:
             self._log.write(log)
             self._rest.write([rest])
         # Keep only what the manifest needs: archives may be larger than memory.
-        bare = dict.fromkeys(("steps", "attempts", "entries", "messages", "outbox", "gates", "votes"), ())
+        bare = dict.fromkeys(("steps", "attempts", "entries", "messages", "outbox", "gates", "votes", "streams"), ())
         self._runs.append(msgspec.structs.replace(whole, **bare))
         self._entries += len(whole.entries)
 

@@ -26,6 +26,7 @@ from stepkeep.operations.pipeline.payloads import has_references
 from stepkeep.operations.pipeline.readable_states import readable_states
 from stepkeep.operations.pipeline.start import Started
 from stepkeep.operations.pipeline.transact import Transactor
+from stepkeep.operations.streams.reading import with_streams
 from stepkeep.store.protocol import Store
 from stepkeep.store.reading import damage_of
 from stepkeep.store.records import FinishedFilter, WholeRun
@@ -247,6 +248,12 @@ class _Pass:
         except Unreadable as problem:
             self._flawed([(str(problem.run_id), str(problem))])
             return
+        for whole in left:
+            # One at a time: its streams may be large.
+            await self._archive_one(await with_streams(self._store, whole), folder, batch)
+
+    async def _archive_one(self, whole: WholeRun, folder: Path, batch: int) -> None:
+        left: Sequence[WholeRun] = (whole,)
         while left:
             left, flawed = await asyncio.to_thread(self._fill, folder, left)
             if flawed:

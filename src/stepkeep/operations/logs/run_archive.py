@@ -33,6 +33,7 @@ from stepkeep.operations.pipeline.readable_states import readable_states
 from stepkeep.operations.pipeline.transact import Transactor
 from stepkeep.operations.runs.projected import describe_whole_as
 from stepkeep.operations.runs.views import read_snapshot
+from stepkeep.operations.streams.reading import with_streams
 from stepkeep.store.reading import damage_of
 from stepkeep.store.records import FIRST_ID, FinishedFilter, RunFilter, WholeRun
 
@@ -88,7 +89,7 @@ async def archive_run(transactor: Transactor, run_id: str, to: Path, *, tenant: 
         raise InvalidInput(f"run {run_id} is not archived: {flaw}")
     plan = await plan_for(transactor, run)
     files = await _state_files(transactor, whole) if plan.definition.dialect == WORKSTREAM else {}
-    opened = await transactor.payloads.whole(whole, external=False)
+    opened = await with_streams(transactor.store, await transactor.payloads.whole(whole, external=False))
     made = await asyncio.to_thread(_write, place, opened, plan, files, await transactor.store.now(), verify)
     return Bundle(**told, made=made)
 

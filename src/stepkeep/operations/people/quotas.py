@@ -55,6 +55,8 @@ class Quotas(Answer, kw_only=True):
     max_definition_bytes: int | None = None
     max_settings: int | None = None
     max_people: int | None = None
+    max_stream_rows: int | None = None
+    max_stream_bytes: int | None = None
     max_notes_per_hour: int | None = None
     max_bytes_per_hour: int | None = None
 
@@ -76,6 +78,8 @@ DEFAULTS: Final = Quotas(
     max_definition_bytes=1 << 30,
     max_settings=100_000,
     max_people=100_000,
+    max_stream_rows=10_000_000,
+    max_stream_bytes=8 << 30,
     max_notes_per_hour=10_000,
     max_bytes_per_hour=8 << 30,
 )
@@ -87,6 +91,7 @@ ROWS: Final[dict[str, tuple[str, str | None, str]]] = {
     "definitions": ("max_definitions", "max_definition_bytes", "An operator can raise it: stepkeep tenants quotas."),
     "settings": ("max_settings", None, "An operator can raise it: stepkeep tenants quotas."),
     "people": ("max_people", None, "An operator can raise it: stepkeep tenants quotas."),
+    "streams": ("max_stream_rows", "max_stream_bytes", "Delete ended runs, or let handlers write less."),
 }
 """Rows that are counted: the quotas of their number and of their bytes, and what to do."""
 

@@ -43,6 +43,7 @@ from stepkeep.operations.pipeline.shared_reads import RecentReads, SharedReads
 from stepkeep.operations.remote.recorded_calls import CallReader
 from stepkeep.operations.remote.recorded_checkpoints import CheckpointReader
 from stepkeep.operations.runs.spans import Spans
+from stepkeep.operations.streams.writing import StreamWriter
 from stepkeep.store.change import Basis, Loaded, More, NewRun, Propose, RunKey, StoredDefinition, Want, Write
 from stepkeep.store.protocol import Store, Transaction
 from stepkeep.store.rows import BegunChild, SlotRow
@@ -156,6 +157,7 @@ class Transactor:
         self.plans = plans or PlanCache()
         self.payloads = Payloads(store)
         self.calls = CallReader(store, self.payloads)
+        self.streams = StreamWriter(store, self.payloads.seal)
         self.checkpoints = CheckpointReader(store)
         self.definitions: SharedReads[tuple[str, str, int | None], StoredDefinition | None] = SharedReads(
             lambda which: self.store.read_definition(*which)
@@ -296,7 +298,7 @@ class Transactor:
 
     async def report(self, events: Sequence[StepReported], claimer: Claimer | None) -> tuple[list[Answer], list[Claim]]:
         """Report outcomes in one transaction and, if the worker has free slots, claim the steps they made ready."""
-        given = events
+        given = events = await self.streams.completed(events)
         events, payloads = await self.payloads.reduced(events)
         recalled = self._memory.recall(events, self.store.clock_offset)
         batch = await self.run(
@@ -326,7 +328,7 @@ class Transactor:
 
     async def report_in(self, transaction: Transaction, event: StepReported) -> Answer:
         """Report inside a transaction in which the handler has written already (promise 4)."""
-        [event], payloads = await self.payloads.reduced((event,))
+        [event], payloads = await self.payloads.reduced(await self.streams.completed((event,)))
         batch = DecisionBatch(self.plans, (event,), expect=self._memory.expect, payloads=payloads)
         batch.basis = Basis.USER_TRANSACTION
         decided: list[tuple[Write, Loaded]] = []

@@ -51,7 +51,7 @@ def written_calls(outcome: Suspended, asked: Sequence[NewStep], registry: Regist
             f"its {len(calls)} new calls come to {size} bytes, and a worker without the database reports at most "
             f"{most_bytes} at once. Make fewer calls at a time: ctx.map with in_flight does."
         )
-    return AskedCalls(calls=calls, seen=outcome.seen, code=outcome.code, cost=outcome.cost, emit=outcome.emit)
+    return AskedCalls(**{name: getattr(outcome, name) for name in outcome.__struct_fields__} | {"calls": calls})
 
 
 def is_long(outcome: AskedCalls) -> bool:
@@ -76,6 +76,8 @@ def read_asked(
             f"the flow {planned.name} has seen {outcome.seen} ends of calls, and made {grown.count} calls."
         )
     places, count = places_of(grown, len(outcome.calls))
+    if any(place >= count for place in outcome.cancels):
+        raise InvalidInput(f"the flow {planned.name} cancels calls that it has not made.")
     if count > flow.max:
         error = too_many_calls(flow)
         return Failed(category=Category.VALIDATION, error=error, final=True, cost=outcome.cost), []
@@ -85,7 +87,8 @@ def read_asked(
     for call in calls:
         if call.kind == CONTINUE:
             _check_continuing(call, calls, plan, is_last=outcome.seen == grown.count)
-    bare = Suspended(seen=outcome.seen, code=outcome.code, cost=outcome.cost, emit=outcome.emit)
+    said = {name: getattr(outcome, name) for name in Suspended.__struct_fields__}
+    bare = Suspended(**said | {"calls": ()})
     return bare, calls
 
 

@@ -23,9 +23,9 @@ from stepkeep.definition.native.build import given_words, has_word
 from stepkeep.kernel.decide.decision import Accepted, Claimer
 from stepkeep.kernel.definition import SECOND, QueueSpec
 from stepkeep.kernel.errors import Conflict, Contended, InvalidInput, NotAllowed, NotFound, PayloadSealed, Refused
-from stepkeep.kernel.machine.events import StepCheckpointed, StepReported
+from stepkeep.kernel.machine.events import StepCheckpointed, StepReported, StreamEnd
 from stepkeep.kernel.machine.outcomes import Added, Outcome, Released, Suspended
-from stepkeep.kernel.machine.rows import Details, Step, Worker
+from stepkeep.kernel.machine.rows import Details, Step, StreamPart, Worker
 from stepkeep.kernel.machine.states import WorkerState
 from stepkeep.kernel.people.authority import ANY_WORK, Caller, MembershipKind
 from stepkeep.operations import validate
@@ -47,6 +47,7 @@ from stepkeep.operations.remote.work_state import Held, WorkState
 from stepkeep.store.change import Lease, Renewed, RunKey, StoredDefinition
 from stepkeep.store.protocol import RUNS_STOPPED, Notification
 from stepkeep.store.records import FIRST_CHECKPOINT, Evidence
+from stepkeep.store.streams import Holder
 
 CAPABILITY_ROLE = "capability:"
 """The owner of a key needs the role `capability:gpu` for a remote worker with the capability gpu."""
@@ -105,6 +106,24 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     no: int
     fence: int
     outcome: Outcome
+    streams: tuple[StreamEnd, ...] = ()
+
+
+class PartGiven(msgspec.Struct, frozen=True):
+    """Chunks that a worker writes to a stream: the place of the first, how many, and their JSON array."""
+
+    name: str
+    start: int
+    count: int
+    body: bytes | None
+    after: tuple[int, int] | None
+
+    def end(self) -> StreamEnd:
+        """The end of the stream, without what is known where it is stored."""
+        chunks = self.start + self.count
+        return StreamEnd(
+            name=self.name, chunks=chunks, size_bytes=0, sha256="", start=self.start, body=self.body, after=self.after
+        )
 
 
 class ClaimName(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -279,6 +298,7 @@ class RemoteWork:
                     fence=one.fence,
                     worker=row.no,
                     outcome=outcome,
+                    streams=one.streams,
                 )
                 for one, outcome in zip(reports, outcomes, strict=True)
             ]
@@ -311,6 +331,31 @@ class RemoteWork:
             return await self._transactor.checkpoint(event)
         except Refused as refusal:
             return refusal
+
+    async def write(self, worker_id: str, name: ClaimName, given: Sequence[PartGiven]) -> None:
+        """Append to streams of a run while this worker holds the step."""
+        row = await self._worker(worker_id)
+        holder = Holder(self._tenant, validate.run_id(name.run_id), name.no, name.fence, row.no)
+        parts = [
+            StreamPart(
+                tenant=self._tenant,
+                run_id=holder.run_id,
+                no=name.no,
+                name=one.name,
+                fence=name.fence,
+                start=one.start,
+                count=one.count,
+                at=0,
+                body=one.body,
+                after=one.after,
+            )
+            for one in given
+            if one.body is not None
+        ]
+        if name.fence < 1 or len({one.name for one in parts}) < len(parts):
+            raise InvalidInput("an attempt has a fence from 1 on, and names each stream once.")
+        if parts:
+            await self._transactor.streams.append(holder, parts)
 
     async def _read(self, row: Worker, report: Report) -> tuple[Outcome, Sequence[NewStep]]:
         """The outcome of a report, and the steps that a handler adds or the calls that a flow makes. Both are read like

@@ -18,7 +18,7 @@ MAX_NAME_BYTES = 63
 CHANGES_RUNS = {
     "insert": (
         *("steps", "attempts", "journal", "messages", "outbox", "payload_chunks", "gates", "decisions"),
-        *("checkpoints", "deliveries", "adoptions", "children"),
+        *("checkpoints", "stream_rows", "deliveries", "adoptions", "children"),
     ),
     "update": ("runs", "steps", "messages", "gates", "deliveries", "adoptions", "children"),
     "delete": ("business_keys",),

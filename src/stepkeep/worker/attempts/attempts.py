@@ -55,6 +55,7 @@ class Attempts:
             recorded=self._recorded,
             unrecorded=lambda job: self._running.inputs.flows.answered(job),
             unconfirmed=self.claiming.note_unconfirmed,
+            streams=lambda: self._running.streams,
         )
         self._running = Running(
             shared,
@@ -69,6 +70,7 @@ class Attempts:
         """Bind to the running event loop."""
         self._running.inputs.open()
         self._running.checkpoints.open()
+        self._running.streams.open()
         self.reporting.evidence.open()
         self._shared.progress.open()
         self._shared.runner.open(self.finished, self._shared.signals.ability_changed)
@@ -161,7 +163,7 @@ class Attempts:
 
     def _recorded(self, job: Job, outcome: Outcome, reply: Accepted) -> None:
         record = reply.record
-        self._running.inputs.flows.reported(job, outcome, record.get("state"), record.get("settled"))
+        self._running.inputs.flows.reported(job, outcome, record)
         if not self._shared.transactor.has_database and isinstance(outcome, Suspended | Proposed):
             self._look_for_queues(job, outcome)
 

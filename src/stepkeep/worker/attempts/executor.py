@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 import msgspec
@@ -23,7 +24,9 @@ from stepkeep.kernel.machine.rows import Details
 from stepkeep.kernel.machine.states import Category, Phase, StepState
 from stepkeep.kernel.plan import PlannedStep
 from stepkeep.network.allowing import AllowList
+from stepkeep.store.streams import Holder
 from stepkeep.worker.attempts.once import Checkpoints, NoCheckpoints
+from stepkeep.worker.attempts.streams import StreamKeeper, WrittenStreams
 from stepkeep.worker.cancellation import Cancellation
 from stepkeep.worker.context import Context, Outputs, Woken, renew
 
@@ -219,7 +222,7 @@ class Job(msgspec.Struct, eq=False):
     the lane of its report. `gave_up`: its outcome could not be recorded, and a failure is reported instead.
     `evidence` is why it failed, as JSON, until it is written. `progressed` is called after each `ctx.progress`.
     `first` are the rules before its handler, as a job of their own, while they are evaluated.
-    `keeper` records its checkpoints; a job without one records none.
+    `keeper` records its checkpoints; a job without one records none. `stream_keeper` appends what it writes to streams.
     """
 
     claim: Claim
@@ -248,6 +251,7 @@ class Job(msgspec.Struct, eq=False):
     progressed: Callable[[], None] | None = None
     first: Job | None = None
     keeper: CheckpointKeeper | None = None
+    stream_keeper: StreamKeeper | None = None
 
     @property
     def needs_details(self) -> bool:
@@ -328,6 +332,7 @@ class Job(msgspec.Struct, eq=False):
             effect_of=self._effect_of,
             key_of=None if planned.call is None else planned.call.key,
             checkpoints=self.checkpoints(),
+            streams=self._written_streams(planned.kind.is_flow),
         )
         return self.context
 
@@ -346,6 +351,7 @@ class Job(msgspec.Struct, eq=False):
             progressed=self.progressed,
             trace=self.tracing.trace,
             checkpoints=self.checkpoints(),
+            fence=self.claim.step.fence,
             keeps_report=keeps_report,
         )
 
@@ -356,6 +362,23 @@ class Job(msgspec.Struct, eq=False):
         if self.keeper is None:
             return NoCheckpoints("rules record no checkpoints; only the handler of a step does")
         return self.keeper.of(self)
+
+    def _written_streams(self, is_flow: bool) -> WrittenStreams:
+        """What it writes to streams. A flow goes on where it was: its coroutine does."""
+        keeper, is_live = self.stream_keeper, not is_flow and not self.prepared.is_transactional
+        noted = None if keeper is None or not is_live else partial(keeper.note, self)
+        return WrittenStreams(self.claim.step.fence, noted, goes_on=is_flow)
+
+    @property
+    def streams(self) -> WrittenStreams | None:
+        """What it has written to streams; None if it asked for no context."""
+        return None if self.context is None else self.context.streams
+
+    @property
+    def holder(self) -> Holder:
+        """By what its writes are accepted."""
+        claim, step = self.claim, self.claim.step
+        return Holder(claim.tenant, claim.run_id, step.no, step.fence, step.worker or 0)
 
     @property
     def _effect_of(self) -> str | None:

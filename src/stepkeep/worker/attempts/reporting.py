@@ -25,8 +25,9 @@ from stepkeep.worker.attempts.claiming import ClaimName, named
 from stepkeep.worker.attempts.evidence import EvidenceKeeper
 from stepkeep.worker.attempts.executor import Job, Report
 from stepkeep.worker.attempts.payloads import storable_text
+from stepkeep.worker.attempts.streams import StreamKeeper
 from stepkeep.worker.flows.ahead import Resumed
-from stepkeep.worker.shared import Shared
+from stepkeep.worker.shared import Shared, ends_of
 
 log = logging.getLogger("stepkeep.worker")
 
@@ -39,7 +40,7 @@ class Reporting:
 
     `accept` takes chained claims, `run_rules` a step whose rules come next, `succeeded` an outcome that may be input of
     other steps, `recorded` every outcome that was accepted, `unrecorded` every job whose outcome was not, `unconfirmed`
-    claims of a commit that was never answered.
+    claims of a commit that was never answered. `streams` appends what attempts write.
     """
 
     def __init__(
@@ -52,13 +53,14 @@ class Reporting:
         recorded: Callable[[Job, Outcome, Accepted], None],
         unrecorded: Callable[[Job], None],
         unconfirmed: Callable[[dict[ClaimName, Claim]], None],
+        streams: Callable[[], StreamKeeper],
     ) -> None:
         self._shared = shared
         self.evidence = EvidenceKeeper(
             shared.transactor.store, shared.transactor.payloads.seal, shared.settings.log_lines
         )
         self._accept, self._run_rules, self._succeeded, self._unconfirmed = accept, run_rules, succeeded, unconfirmed
-        self._recorded_as, self._unrecorded = recorded, unrecorded
+        self._recorded_as, self._unrecorded, self._streams = recorded, unrecorded, streams
         self.commits: GroupCommit[Report] = GroupCommit(
             self._commit,
             lanes=shared.transactor.store.parallel_commits,
@@ -78,7 +80,20 @@ class Reporting:
             if job.calls.resumed is not None:
                 resumed = job.calls.resumed
                 resumed.outcome = _of_own_code(resumed.job, self.evidence.take(resumed.job, resumed.outcome))
-        self.commits.put([(job, self._recorded(job, outcome)) for job, outcome in reports])
+        told = [(job, self._recorded(job, outcome)) for job, outcome in reports]
+        if late := [report for report in told if self._writes_more(report[0])]:
+            for report in late:
+                self._shared.spawn(self._report_after_writing(report))
+            told = [report for report in told if report not in late]
+        self.commits.put(told)
+
+    def _writes_more(self, job: Job) -> bool:
+        """Whether chunks of the attempt are appended before its report."""
+        return job.streams is not None and not job.streams.is_empty and self._streams().is_busy(job)
+
+    async def _report_after_writing(self, report: Report) -> None:
+        await self._streams().flush(report[0])
+        self.commits.put([report])
 
     def _recorded(self, job: Job, outcome: Outcome) -> Outcome:
         """The outcome to report; its evidence is kept apart."""
@@ -142,7 +157,7 @@ class Reporting:
         claimer = shared.claimer(queues, budget.slots, budget.blocking_slots) if budget.slots else None
         events = []
         for job, outcome in batch:
-            events.append(shared.event(job.claim, outcome))
+            events.append(shared.event(job.claim, outcome, ends_of(job)))
             if job.calls.resumed is not None and not shared.may_resume(job.calls.resumed):
                 job.calls.resumed.give_back()
                 job.calls.resumed = None
@@ -254,7 +269,12 @@ def _of_own_code(job: Job, outcome: Outcome) -> Outcome:
 
 def _report_bytes(report: Report) -> int:
     job, outcome = report
-    return outcome_bytes(outcome) + (0 if job.calls.resumed is None else outcome_bytes(job.calls.resumed.outcome))
+    written = 0 if job.streams is None else job.streams.size_bytes
+    return (
+        outcome_bytes(outcome)
+        + written
+        + (0 if job.calls.resumed is None else outcome_bytes(job.calls.resumed.outcome))
+    )
 
 
 def _all_attempts(batch: Sequence[Report]) -> list[Job]:

@@ -28,10 +28,11 @@ from stepkeep.worker.attempts.misfits import MisfitError
 from stepkeep.worker.attempts.payloads import storable_text
 from stepkeep.worker.attempts.prepared import PreparedSteps
 from stepkeep.worker.attempts.secrets import MissingSecret
+from stepkeep.worker.attempts.streams import StreamKeeper
 from stepkeep.worker.attempts.transactional import attempt_in_transaction
 from stepkeep.worker.cancellation import Why
 from stepkeep.worker.code import build_of
-from stepkeep.worker.shared import Shared
+from stepkeep.worker.shared import Shared, ends_of
 
 log = logging.getLogger("stepkeep.worker")
 
@@ -74,6 +75,13 @@ class Running:
             lambda job: job in shared.leases and not job.reported,
             self._sit_out,
         )
+        self.streams = StreamKeeper(
+            transactor.streams.append,
+            lambda job: job in shared.leases,
+            self._sit_out,
+            shared.spawn,
+            shared.runtime.sleep,
+        )
 
     # -- from claims to jobs -----------------------------------------------------------------------------------------
     def accept(self, claims: Sequence[Claim], lane: int | None = None) -> None:
@@ -108,7 +116,7 @@ class Running:
             job_lane = batch_lane if lane is not None or prepared.runs_alone else self._lane_for(claim, batch_lane)
             deadline = now + prepared.planned.timeout / SECOND
             job = Job(claim, prepared, deadline, now, self.inputs.fetch, job_lane)
-            job.progressed, job.keeper = self._shared.progress.note, self.checkpoints
+            job.progressed, job.keeper, job.stream_keeper = self._shared.progress.note, self.checkpoints, self.streams
             if claim.planned.call is not None and self._shared.transactor.has_database:
                 job.calls.kept = self.inputs.flows.of_call(job)
             if claim.run_due_at is not None:
@@ -321,7 +329,7 @@ class Running:
             shared.transactor,
             shared.runner.start,
             job,
-            lambda outcome: shared.event(job.claim, outcome),
+            lambda outcome: shared.event(job.claim, outcome, ends_of(job)),
             lambda: job in shared.leases and not job.reported,
         )
         job.running, job.waiter = False, None

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from stepkeep.definition.native.added import Template
-from stepkeep.definition.python.calls import refusal_of, refusal_of_options
+from stepkeep.definition.python.calls import MOST_TEMPLATES, refusal_of, refusal_of_options
 from stepkeep.definition.python.handlers import name_of
 from stepkeep.definition.python.registry import Function, Registry, Signature
 from stepkeep.definition.python.workflow import Workflow
@@ -22,11 +22,12 @@ from stepkeep.kernel.machine.rows import Called, Step
 from stepkeep.kernel.machine.states import Category, StepState
 from stepkeep.kernel.plan import queue_specs, written_template
 from stepkeep.worker.answers import StepError
+from stepkeep.worker.attempts.classify import BindingError
 
 
 class Recorded(msgspec.Struct, frozen=True, gc=False):
     """A call that the run has on record. `settled` orders the ends of calls; None: it has not ended. `fence` is that of
-    its last attempt."""
+    its last attempt. `at` is when its end was recorded; None while it is not."""
 
     no: int
     fence: int
@@ -36,12 +37,13 @@ class Recorded(msgspec.Struct, frozen=True, gc=False):
     category: Category | None = None
     error: str | None = None
     output: bytes | None = None
+    at: int | None = None
 
     @classmethod
-    def of(cls, step: Step, settled: int | None, output: bytes | None) -> Recorded:
+    def of(cls, step: Step, settled: int | None, output: bytes | None, at: int | None) -> Recorded:
         assert step.note is not None
         assert step.note.call is not None
-        return cls(step.no, step.fence, step.note.call, step.state, settled, step.category, step.error, output)
+        return cls(step.no, step.fence, step.note.call, step.state, settled, step.category, step.error, output, at)
 
 
 class Call(msgspec.Struct, frozen=True):
@@ -122,6 +124,14 @@ class NonDeterministic(StepError):
         return NonDeterministic, (str(self), self.recorded, self.replayed)
 
 
+def is_meant(problem: BaseException) -> bool:
+    """Whether an exception of a flow is the failure of a call, an outcome that its function asks for, or one of its
+    input: other code would not change that."""
+    if isinstance(problem, BaseExceptionGroup):
+        return all(map(is_meant, problem.exceptions))
+    return isinstance(problem, StepError | BindingError)
+
+
 class Templates:
     """The templates of calls that this process has used."""
 
@@ -138,7 +148,9 @@ class Templates:
         if found is None:
             made = Workflow("call", registry=self._registry)
             _check_options(options)
-            made.step(owner, name, **options)
+            made.step(owner, name, **_with_keys(options))
+            if len(self._known) >= MOST_TEMPLATES:
+                self._known.clear()
             found = self._known[key] = self._template(made)
         return found
 
@@ -185,6 +197,19 @@ class Templates:
         main, undo, _ = queue_specs(definition)
         child = None if step.child is msgspec.UNSET else (step.child.workflow, step.child.version)
         return Template(written_template(step), main, undo, child, made)
+
+
+def _with_keys(options: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The options of a call as a step has them: a flow says the key of a limit itself, which is no expression."""
+    if "limits" not in options:
+        return options
+    return {**options, "limits": [_with_key(limit) for limit in options["limits"]]}
+
+
+def _with_key(limit: Any) -> Any:
+    if not isinstance(limit, Mapping) or not isinstance(limit.get("per"), str | int | float):
+        return limit
+    return {**limit, "per": f"${{{{ {msgspec.json.encode(limit['per']).decode()} }}}}"}
 
 
 def _check_options(options: Mapping[str, Any]) -> None:

@@ -14,17 +14,22 @@ from msgspec import UNSET, Meta, UnsetType
 
 from stepkeep.definition.bounds import MAX_ADDED, MAX_CALL_BYTES, MAX_WIDTH
 from stepkeep.definition.python.calls import WORDS
+from stepkeep.kernel.decide.streams import MOST_STREAMS
 from stepkeep.kernel.errors import InvalidInput
+from stepkeep.kernel.machine.events import StreamEnd
 from stepkeep.operations.answers import says
 from stepkeep.operations.remote.remote_work import (
     LARGEST,
     LONGEST_WAIT_SECONDS,
+    MAX_NUMBER,
     MOST_AT_ONCE,
     ClaimName,
     ClaimTerms,
     Large,
+    PartGiven,
 )
 from stepkeep.operations.remote.work_outcomes import KINDS
+from stepkeep.operations.streams.writing import MOST_CHUNK_BYTES, place_of, stream_name
 from stepkeep.worker.attempts.payloads import Unstorable, encode
 
 Text = Annotated[str, Meta(max_length=20_000)]
@@ -137,6 +142,10 @@ class OutcomeBody(Body, frozen=True):
     code: Annotated[
         Annotated[str, Meta(min_length=1, max_length=64)] | UnsetType | None, says("Of `suspended`: which code ran.")
     ] = UNSET
+    cancels: Annotated[
+        Annotated[list[Annotated[int, Meta(ge=0, le=MAX_WIDTH)]], Meta(max_length=MAX_WIDTH)] | UnsetType | None,
+        says("Of `suspended`: the places of calls, from 0, that the flow awaits no longer."),
+    ] = UNSET
     token_sha256: Annotated[str, Meta(max_length=64)] | UnsetType | None = UNSET
     error: Text | UnsetType | None = UNSET
     category: Word | UnsetType | None = UNSET
@@ -168,10 +177,45 @@ class OutcomeBody(Body, frozen=True):
         return found
 
 
+class StreamBody(Body, frozen=True):
+    """Chunks of a stream of the run, from a place on."""
+
+    name: Annotated[str, Meta(max_length=100, description="The name of the stream.")]
+    chunks: Annotated[list[Any], Meta(max_length=10_000, description="Texts, or any JSON of at most 64 KiB each.")]
+    start: Annotated[int, Meta(ge=0, le=MAX_NUMBER, description="The place of the first: 0 at first, then on.")] = 0
+    after: Annotated[
+        Annotated[str, Meta(max_length=20)] | None,
+        says(
+            "Where the attempt goes on: `FENCE.PLACE` of an earlier one, or `last`. Else it replaces what they wrote."
+        ),
+    ] = None
+
+    def part(self, fence: int) -> PartGiven:
+        """The chunks as they are written."""
+        try:
+            chunks = [encode(one, what="a chunk", limit=MOST_CHUNK_BYTES) for one in self.chunks]
+        except Unstorable as problem:
+            raise InvalidInput(f"{problem}.") from None
+        body = b"[%s]" % b",".join(chunks) if chunks else None
+        after = None if self.start else place_of(self.after, fence)
+        return PartGiven(stream_name(self.name), self.start, len(chunks), body, after)
+
+
 class OneReport(ClaimName, frozen=True):
     """The outcome of one attempt."""
 
     outcome: OutcomeBody
+    streams: Annotated[
+        list[StreamBody],
+        Meta(
+            max_length=MOST_STREAMS, description="Every stream that it wrote, with the chunks that are not written yet."
+        ),
+    ] = msgspec.field(default_factory=list)
+
+    def ends(self) -> tuple[StreamEnd, ...]:
+        """The ends of its streams, without what the service adds."""
+        parts = [one.part(self.fence) for one in self.streams]
+        return tuple([one.end() for one in parts])
 
 
 class ReportRequest(Body, frozen=True):
@@ -200,6 +244,12 @@ class CheckpointRequest(ClaimName, frozen=True):
             return encode(self.value, what="the value of the checkpoint", limit=LARGEST_RESULT)
         except Unstorable as problem:
             raise InvalidInput(f"{problem}.") from None
+
+
+class StreamsRequest(ClaimName, frozen=True):
+    """What an attempt appends to streams of its run."""
+
+    streams: Annotated[list[StreamBody], Meta(min_length=1, max_length=MOST_STREAMS)]
 
 
 class CheckpointsRequest(ClaimName, frozen=True):

@@ -22,7 +22,7 @@ from stepkeep.kernel.errors import Broken, Refused, StoreError, Unreadable
 from stepkeep.kernel.machine.events import Event, StepCheckpointed, StepReported
 from stepkeep.kernel.machine.fitting import outcome_bytes
 from stepkeep.kernel.machine.outcomes import Released
-from stepkeep.kernel.machine.rows import Called, Details, Note, Step
+from stepkeep.kernel.machine.rows import Called, Details, Note, Step, StreamPart
 from stepkeep.network.service import CODES
 from stepkeep.operations.people.network import NAME
 from stepkeep.operations.pipeline.batch import Answer
@@ -48,12 +48,15 @@ from stepkeep.operations.remote.work_messages import (
     StoredOne,
     WorkCall,
     WorkRun,
+    Written,
 )
 from stepkeep.operations.remote.work_outcomes import outcome_json
 from stepkeep.operations.settings import SettingKind
+from stepkeep.operations.streams.writing import LAST, E, StreamWriter
 from stepkeep.store.change import Lease, Renewed, RunKey, StoredDefinition, StoredSetting
 from stepkeep.store.protocol import Store
 from stepkeep.store.records import FIRST_CHECKPOINT, Evidence
+from stepkeep.store.streams import Holder
 from stepkeep.worker.remote.channel import Channel
 from stepkeep.worker.remote.notices import Notices
 from stepkeep.worker.remote.requests import (
@@ -71,6 +74,8 @@ from stepkeep.worker.remote.requests import (
     OneRun,
     RenewRequest,
     ReportRequest,
+    StreamBody,
+    StreamsRequest,
 )
 
 log = logging.getLogger("stepkeep.worker")
@@ -170,7 +175,29 @@ class RemoteCalls(CallReader):
             note=Note(call=call),
         )
         output = one.get("output")
-        return RecordedCall(row, one.get("settled"), None if output is None else self._opened(bytes(output)))
+        given = None if output is None else self._opened(bytes(output))
+        return RecordedCall(row, one.get("settled"), given, one.get("at"))
+
+
+class RemoteStreams(StreamWriter):
+    """Appends to streams at the service, which knows their bytes, their digests and what is sealed."""
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+
+    async def append(self, holder: Holder, parts: Sequence[StreamPart]) -> None:
+        told = [_stream(one.name, one.start, one.body, one.after) for one in parts]
+        body = StreamsRequest(holder.run_id, holder.no, holder.fence, told)
+        await self._channel.ask(Written, "POST", self._channel.path("streams"), body, tries=TRIES)
+
+    async def completed(self, events: Sequence[E]) -> list[E]:
+        return list(events)
+
+
+def _stream(name: str, start: int, body: bytes | None, after: tuple[int, int] | None) -> StreamBody:
+    place = None if after is None else "last" if after == LAST else f"{after[0]}.{after[1]}"
+    chunks = [] if body is None else msgspec.json.decode(body, type=list[msgspec.Raw])
+    return StreamBody(name=name, chunks=cast(Any, chunks), start=start, after=place)
 
 
 class RemoteCheckpoints(CheckpointReader):
@@ -210,6 +237,7 @@ class RemoteTransactor(Transactor):
         self.payloads = RemotePayloads(self.store)
         self.payloads.max_bytes = LARGEST_RESULT
         self.calls = RemoteCalls(channel, tenant, self.payloads)
+        self.streams = RemoteStreams(channel)
         self.checkpoints = RemoteCheckpoints(channel)
         self._unanswered: ClaimRequest | None = None
 
@@ -262,7 +290,7 @@ class RemoteTransactor(Transactor):
         for place, portion in enumerate(portions):
             asks = claimer if place == len(portions) - 1 else None
             body = ReportRequest(
-                [OneReport(one.run_id, one.no, one.fence, cast(Any, outcome_json(one.outcome))) for one in portion],
+                [_report_body(one) for one in portion],
                 request_id=_name_of(portion),
                 claim=None if asks is None else _claiming(asks, asks.slots),
             )
@@ -330,6 +358,11 @@ class RemoteTransactor(Transactor):
         )
 
 
+def _report_body(event: StepReported) -> OneReport:
+    streams = [_stream(one.name, one.start, one.body, one.after) for one in event.streams]
+    return OneReport(event.run_id, event.no, event.fence, cast(Any, outcome_json(event.outcome)), streams)
+
+
 def _claiming(claimer: Claimer, slots: int) -> Claiming:
     return Claiming(
         slots=min(slots, MOST_AT_ONCE),
@@ -352,7 +385,7 @@ def _portions(events: Sequence[StepReported]) -> list[list[StepReported]]:
     portions: list[list[StepReported]] = [[]]
     size = 0
     for event in events:
-        own = outcome_bytes(event.outcome) + 2048
+        own = outcome_bytes(event.outcome) + 2048 + sum(len(one.body or b"") for one in event.streams)
         if isinstance(event.outcome, AskedCalls):
             own += sum(len(call.step) + CALL_BYTES for call in event.outcome.calls)
         if portions[-1] and (size + own > LARGEST_RESULT or len(portions[-1]) >= MOST_REPORTS):

@@ -20,5 +20,7 @@ from (
     select 0 from delegations where $2::text = 'people' and tenant = $1
     union all
     select 0 from api_keys where $2::text = 'people' and tenant = $1
+    union all
+    select octet_length(body) from stream_rows where $2::text = 'streams' and tenant = $1
     limit $3::bigint
 ) as counted

@@ -1,29 +1,5 @@
--- Find those of the given runs that are finished, have nothing left to deliver, and have no live run that adopted
--- from them or from a run above them; the transaction itself is the lock. ?2 is JSON: [run id, ...].
+-- Find those of the given runs that have ended and may go; the transaction itself is the lock. ?2 is JSON: [run id, ...].
 select id
 from runs
 where tenant = ?1 and id in (select value from json_each(?2)) and ended_at is not null
-    and not exists (
-        select 1 from quarantine q where q.tenant = runs.tenant and q.run_id = runs.id and q.released_at is null)
-    and not exists (
-        select 1 from adoptions a join runs r on r.tenant = a.tenant and r.id = a.run_id
-        where a.tenant = runs.tenant and a.source_run = runs.id and r.ended_at is null)
-    and not exists (
-        select 1 from deliveries c
-        where c.tenant = runs.tenant and c.run_id = runs.id and (c.ready_at is not null or c.dead_at is not null)
-            and (
-                c.sink = 'webhook_url' or substr(c.sink, 1, 5) = 'hook:'
-                or exists (select 1 from sinks s where s.tenant = c.tenant and s.name = c.sink)))
-    and not exists (
-        select 1 from firings f join triggers t on t.tenant = f.tenant and t.name = f.trigger_name
-        where f.tenant = runs.tenant and f.source = runs.id and f.state = 'awaiting' and t.removed_at is null)
-    and not exists (
-        with recursive above (id) as (
-            select c.run_id from children c where c.tenant = runs.tenant and c.child_id = runs.id
-            union
-            select c.run_id from above a join children c on c.tenant = runs.tenant and c.child_id = a.id)
-        select 1 from above a
-        where exists (select 1 from runs p where p.tenant = runs.tenant and p.id = a.id and p.ended_at is null)
-            or exists (
-                select 1 from adoptions o join runs r on r.tenant = o.tenant and r.id = o.run_id
-                where o.tenant = runs.tenant and o.source_run = a.id and r.ended_at is null))
+-- part: may_go

@@ -1,9 +1,12 @@
--- Find runs of a tenant between two ids that ended by a given time and have nothing left to deliver or to tell, oldest
--- first. A run is kept while a run above it lives, or while a live run adopted from one above it.
-select id::text
-from runs
-where tenant = $1 and id > $2::uuid and id < $3::uuid and ended_at <= $4::bigint
-    and (tenant, id) not in (select tenant, run_id from quarantine where released_at is null)
+-- Which ended runs retention may delete: those that are not set aside, that a live run did not adopt from, that have
+-- nothing left to deliver, to tell a trigger or to do for a child, and that have no live run above them, nor one that
+-- adopted from a run above them.
+    and not exists (
+        select 1 from quarantine q
+        where q.tenant = runs.tenant and q.run_id = runs.id and q.released_at is null offset 0)
+    and not exists (
+        select 1 from adoptions o join runs r on r.tenant = o.tenant and r.id = o.run_id
+        where o.tenant = runs.tenant and o.source_run = runs.id and r.ended_at is null)
     and not exists (
         select 1
         from (select * from deliveries where tenant = runs.tenant and run_id = runs.id offset 0) as c
@@ -15,16 +18,13 @@ where tenant = $1 and id > $2::uuid and id < $3::uuid and ended_at <= $4::bigint
         select 1
         from (
             select tenant, trigger_name from firings
-            where tenant = runs.tenant and source = runs.id::text and state = 'awaiting'
-            offset 0) as f
+            where tenant = runs.tenant and source = runs.id::text and state = 'awaiting' offset 0) as f
         join triggers t on t.tenant = f.tenant and t.name = f.trigger_name
         where t.removed_at is null)
     and not exists (
-        select 1 from children c
-        where c.tenant = runs.tenant and c.run_id = runs.id and c.todo is not null)
+        select 1 from children c where c.tenant = runs.tenant and c.run_id = runs.id and c.todo is not null)
     and not exists (
-        select 1 from children c
-        where c.tenant = runs.tenant and c.child_id = runs.id and c.todo is not null)
+        select 1 from children c where c.tenant = runs.tenant and c.child_id = runs.id and c.todo is not null)
     and not exists (
         with recursive above (id) as (
             select c.run_id from children c where c.tenant = runs.tenant and c.child_id = runs.id
@@ -35,5 +35,3 @@ where tenant = $1 and id > $2::uuid and id < $3::uuid and ended_at <= $4::bigint
             or exists (
                 select 1 from adoptions o join runs r on r.tenant = o.tenant and r.id = o.run_id
                 where o.tenant = runs.tenant and o.source_run = a.id and r.ended_at is null))
-order by runs.id
-limit $5

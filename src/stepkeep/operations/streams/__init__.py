@@ -1,0 +1,1 @@
+"""Streams of runs: written by attempts while they run, read by position, and followed while they grow."""
