@@ -7,6 +7,7 @@ the journals of the runs that executed the steps.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
 
@@ -269,13 +270,20 @@ def _done_below(lines: Sequence[Mapping[str, Any]], owner: str) -> Iterator[Step
     if not isinstance(contract, Contract):
         return
     details = [found for line in lines if isinstance(found := line["metadata"].get("detail"), dict)]
-    calls = [rule_of(call) for detail in details for call in calls_in(owner, detail)]
+    taken = (continuation_in(lines) or {"adopted": ()})["adopted"]
+    calls = {item["step"]: rule_of(item["call"]) for item in taken if "call" in item}
+    names = (name for index in itertools.count() if (name := f"{owner}[{index}]") not in calls)
+    new = [rule_of(call) for detail in details for call in calls_in(owner, detail)]
+    calls |= dict(zip([next(names) for _ in new], new, strict=True))
+    anothers = {item["step"] for item in taken if not item["undo"]}
     for line in lines:
+        if line["trigger"] in ADOPTING and line["metadata"].get("step") in anothers:
+            continue
         no = contract.places.number(line["metadata"].get("step") or "") if line["to_state"] == "succeeded" else None
         place = None if no is None else contract.places.get(no)
         if place is None or place.owner is None or contract.places[place.owner].name != owner or place.phase != "main":
             continue
-        rule = place.rule or (calls[place.index] if place.index < len(calls) else None)
+        rule = place.rule or calls.get(place.name)
         if rule is not None:
             yield rule
 

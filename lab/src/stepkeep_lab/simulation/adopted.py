@@ -122,6 +122,8 @@ def _left_by_elements(plan: Plan, rows: Mapping[int, Step], owner: int) -> Itera
     for row in rows.values() if segment is not None else ():
         if segment is None or not segment.first <= row.no < segment.first + segment.width:
             continue
+        if is_adopted(row) and not _reference(row).owned:
+            continue  # another run answers for it
         definition, hook = plan.of(row).definition, rows.get(plan.undo_no(row.no))
         acts = definition.undo is not None or definition.effect is not Effect.READ
         if acts and row.state is StepState.SUCCEEDED and (hook is None or hook.state is not StepState.SUCCEEDED):
