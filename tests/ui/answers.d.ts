@@ -14,7 +14,7 @@ type AttemptState = "cancelled" | "failed" | "lost" | "open" | "released" | "suc
 
 interface AuditChain { checked: number; is_intact: boolean; broken_at: number | null; beside: number; }
 
-interface AuditEntry { id: string; at: string; actor: string; key: string | null; vouched_by: string | null; operation: string; target: string; outcome: Outcome; code: string | null; request_id: string | null; address: string | null; source: "audit" | "people"; }
+interface AuditEntry { id: string; at: string; actor: string; key: string | null; vouched_by: string | null; operation: string; target: string; outcome: Outcome; code: string | null; request_id: string | null; address: string | null; source: "audit" | "people"; detail?: Record<string, any>; }
 
 interface AuditPage { audit: (AuditEntry)[]; next: string | null; chain: AuditChain; }
 
@@ -272,7 +272,7 @@ interface OutboxStatus { sinks: (SinkLag)[]; }
 
 type Outcome = "done" | "failed" | "refused";
 
-interface OutcomeBody { kind: "completed" | "failed" | "released" | "rules_failed" | "rules_passed" | "stopped" | "suspended" | "then" | "timed_out" | "waiting"; output?: any; steps?: (Record<string, any>)[] | null; calls?: (CallBody)[] | null; seen?: number; code?: string | null; token_sha256?: string | null; error?: string | null; category?: string | null; delay_us?: number | null; final?: boolean; unrun?: boolean; error_class?: string | null; event?: string | null; timeout_us?: number | null; takes_timeouts?: boolean; where?: string | null; count?: number | null; until?: string | null; reason?: string | null; unfit?: string | null; blames?: (number)[] | null; cost?: any; emit?: (EmittedEvent)[]; }
+interface OutcomeBody { kind: "completed" | "failed" | "released" | "rules_failed" | "rules_passed" | "stopped" | "suspended" | "then" | "timed_out" | "waiting"; output?: any; steps?: (Record<string, any>)[] | null; calls?: (CallBody)[] | null; seen?: number; code?: string | null; cancels?: (number)[] | null; token_sha256?: string | null; error?: string | null; category?: string | null; delay_us?: number | null; final?: boolean; unrun?: boolean; error_class?: string | null; event?: string | null; timeout_us?: number | null; takes_timeouts?: boolean; where?: string | null; count?: number | null; until?: string | null; reason?: string | null; unfit?: string | null; blames?: (number)[] | null; cost?: any; emit?: (EmittedEvent)[]; }
 
 interface Parent { run_id: string; no: number; activation: number; mode: ChildMode; }
 
@@ -584,7 +584,7 @@ interface Withdrawal { at: string; by: string; reason: string; }
 
 interface Withdrawn { workflow: string; version: number; state: "withdrawn"; reason: string; triggers: (string)[]; }
 
-interface WorkCall { no: number; fence: number; kind: string; name: string; digest: string; state: StepState; settled?: number; category?: Category | null; error?: string | null; output?: any; }
+interface WorkCall { no: number; fence: number; kind: string; name: string; digest: string; state: StepState; settled?: number; at?: number; category?: Category | null; error?: string | null; output?: any; }
 
 interface WorkDefinition { id: number; name: string; version: number; dialect: string; digest: string; queues: (number)[]; document: string; }
 

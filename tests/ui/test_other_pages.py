@@ -30,6 +30,7 @@ PAGES = (
     "/jobs",
     "/triggers",
     "/outbox",
+    "/hooks",
     "/policies",
     "/keys",
     "/users",
@@ -130,7 +131,7 @@ def test_workers_overview_keys_users_and_audit_tell_what_there_is(site: Site, re
     expect(made).to_contain_text(re.compile(r"sk_[0-9a-f]{16}_"))
     made.get_by_role("button", name="Close").last.click()
     page = person.open("/audit")
-    expect(page.get_by_role("region", name="Entries")).to_contain_text(re.compile("Keys?.created|Key created"))
+    expect(page.get_by_role("region", name="Entries")).to_contain_text("made a key for finn: read")
 
 
 def test_hostile_names_outputs_and_errors_show_as_text(site: Site, reader: Read) -> None:
@@ -263,7 +264,7 @@ SHAPES = [pytest.param(False, True, id="desktop, dark"), in_proof(True, False, n
 
 
 def _everywhere(run: str) -> tuple[str, ...]:
-    parts = ("?step=check-address", "?tab=steps", "?tab=data", "?tab=journal", "?tab=record", "?as=linear")
+    parts = ("?step=check-address", "?tab=steps", "?tab=data", "?tab=journal", "?tab=record", "?as=linear", "/compare")
     tabs = ("steps", "findings", "paths", "versions", "definition")
     return (*PAGES, *(f"/runs/{run}{one}" for one in parts), *(f"/workflows/order?tab={one}" for one in tabs))
 

@@ -28,6 +28,20 @@ from stepkeep.worker.statements import Statements
 logger = logging.getLogger("stepkeep.handler")
 logger.addFilter(KNOWN)
 
+
+class _KeptLines(logging.Filter):
+    """Gives each line that is logged to the attempt that logged it; leaves none out. A handler of the logging module
+    would keep warnings from programs that set up no logging."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        streams = getattr(record, "_streams", None)
+        if isinstance(streams, WrittenStreams):
+            streams.log(record)
+        return True
+
+
+logger.addFilter(_KeptLines())
+
 _decode = msgspec.json.Decoder().decode
 
 MOST_PROGRESS_TEXT = 200
@@ -333,9 +347,9 @@ class Context:
 
     @property
     def logger(self) -> logging.LoggerAdapter[logging.Logger]:
-        """A logger whose records carry the run, the step and the attempt."""
+        """A logger whose records carry the run, the step and the attempt. Its lines are kept in the stream `log`."""
         if self._logger is None:
-            about = {"run_id": self.run_id, "step": self._own_name, "attempt": self.attempt}
+            about = {"run_id": self.run_id, "step": self._own_name, "attempt": self.attempt, "_streams": self._streams}
             self._logger = logging.LoggerAdapter(logger, about)
         return self._logger
 

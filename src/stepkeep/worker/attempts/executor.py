@@ -367,7 +367,9 @@ class Job(msgspec.Struct, eq=False):
         """What it writes to streams. A flow goes on where it was: its coroutine does."""
         keeper, is_live = self.stream_keeper, not is_flow and not self.prepared.is_transactional
         noted = None if keeper is None or not is_live else partial(keeper.note, self)
-        return WrittenStreams(self.claim.step.fence, noted, goes_on=is_flow)
+        return WrittenStreams(
+            self.claim.step.fence, noted, goes_on=is_flow, log_lines=0 if keeper is None else keeper.log_lines
+        )
 
     @property
     def streams(self) -> WrittenStreams | None:

@@ -56,9 +56,7 @@ class Reporting:
         streams: Callable[[], StreamKeeper],
     ) -> None:
         self._shared = shared
-        self.evidence = EvidenceKeeper(
-            shared.transactor.store, shared.transactor.payloads.seal, shared.settings.log_lines
-        )
+        self.evidence = EvidenceKeeper(shared.transactor.store, shared.transactor.payloads.seal)
         self._accept, self._run_rules, self._succeeded, self._unconfirmed = accept, run_rules, succeeded, unconfirmed
         self._recorded_as, self._unrecorded, self._streams = recorded, unrecorded, streams
         self.commits: GroupCommit[Report] = GroupCommit(
