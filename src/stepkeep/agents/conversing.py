@@ -6,10 +6,10 @@ It lays nothing out in them: savers and sessions of the adapters do. It knows no
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections.abc import AsyncIterator, Coroutine
 from typing import Any, TypeVar
 
-from stepkeep.engine.blocking import Blocking
 from stepkeep.kernel.errors import InvalidInput
 from stepkeep.operations.conversations import Item
 
@@ -24,7 +24,7 @@ class Conversing:
 
     def __init__(self, engine: Any) -> None:
         self._group = engine.conversations
-        self._home = None if isinstance(self._group, Blocking) else asyncio.get_running_loop()
+        self._home = asyncio.get_running_loop() if inspect.iscoroutinefunction(self._group.read) else None
 
     async def ask(self, method: str, *args: Any, **options: Any) -> Any:
         """Call an operation. Without an event loop of its own the call blocks: `run` and `wait` see to that."""
