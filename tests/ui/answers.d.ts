@@ -42,7 +42,7 @@ interface CauseView { code: string; subject: string; sentence: string; since: st
 
 interface CertificateView { verdict: string; ok: boolean; run: string; tree?: Record<string, any> | null; chain?: Record<string, any> | null; }
 
-interface CheckedDefinition { ok: boolean; workflow: string | null; dialect: string | null; version: number | null; steps: number | null; problems: (Record<string, any>)[]; warnings: (Record<string, any>)[]; }
+interface CheckedDefinition { ok: boolean; workflow: string | null; dialect: string | null; version: number | null; steps: number | null; document: Record<string, any> | null; problems: (Record<string, any>)[]; warnings: (Record<string, any>)[]; }
 
 interface CheckpointPlace { seq: number; name: string; }
 
