@@ -26,6 +26,10 @@ interface Barred { person: string; rule: string; reason: string; }
 
 interface CallBody { kind: "child" | "continue" | "gate" | "sleep" | "step" | "wait_for"; name: string; digest: string; arguments?: any; step: Record<string, any>; }
 
+interface CallFate { step: string; call: string; reason: Why; says: string; was: StepState; may_repeat: boolean; key: string | null; }
+
+interface CallsFate { flow: string; adopted: number; again: (CallFate)[]; }
+
 interface CallsRequest { run_id: string; no: number; fence: number; start?: number; until?: number | null; }
 
 interface CallsSoFar { calls: number; seen: number; }
@@ -38,7 +42,7 @@ interface CauseView { code: string; subject: string; sentence: string; since: st
 
 interface CertificateView { verdict: string; ok: boolean; run: string; tree?: Record<string, any> | null; chain?: Record<string, any> | null; }
 
-interface CheckedDefinition { ok: boolean; workflow: string | null; dialect: string | null; version: number | null; steps: number | null; problems: (Record<string, any>)[]; warnings: (Record<string, any>)[]; }
+interface CheckedDefinition { ok: boolean; workflow: string | null; dialect: string | null; version: number | null; steps: number | null; document: Record<string, any> | null; problems: (Record<string, any>)[]; warnings: (Record<string, any>)[]; }
 
 interface CheckpointPlace { seq: number; name: string; }
 
@@ -68,7 +72,7 @@ interface CompletionBody { token: string; outcome?: "Cancelled" | "Failed" | "Su
 
 type ContinuationKind = "fork" | "migrate" | "rerun" | "retry" | "rollback";
 
-interface ContinuationPreview { run_id: string; as: ContinuationKind; from: string | null; version: number; adopted: (string)[]; runs_again: (string)[]; reopens: (string)[]; may_repeat: (string)[]; owns_undo: (string)[]; continued_by: (string)[]; child_of: string | null; steps: (StepFate)[]; }
+interface ContinuationPreview { run_id: string; as: ContinuationKind; from: string | null; version: number; adopted: (string)[]; runs_again: (string)[]; reopens: (string)[]; may_repeat: (string)[]; owns_undo: (string)[]; calls: (CallsFate)[]; continued_by: (string)[]; child_of: string | null; steps: (StepFate)[]; }
 
 interface Continues { run: string; as: ContinuationKind; from: string | null; adopted: (string)[]; }
 
@@ -268,7 +272,7 @@ interface OutboxStatus { sinks: (SinkLag)[]; }
 
 type Outcome = "done" | "failed" | "refused";
 
-interface OutcomeBody { kind: "completed" | "failed" | "released" | "rules_failed" | "rules_passed" | "stopped" | "suspended" | "then" | "timed_out" | "waiting"; output?: any; steps?: (Record<string, any>)[] | null; calls?: (CallBody)[] | null; seen?: number; code?: string | null; cancels?: (number)[] | null; token_sha256?: string | null; error?: string | null; category?: string | null; delay_us?: number | null; final?: boolean; unrun?: boolean; error_class?: string | null; event?: string | null; timeout_us?: number | null; takes_timeouts?: boolean; where?: string | null; count?: number | null; until?: string | null; reason?: string | null; unfit?: string | null; cost?: any; emit?: (EmittedEvent)[]; }
+interface OutcomeBody { kind: "completed" | "failed" | "released" | "rules_failed" | "rules_passed" | "stopped" | "suspended" | "then" | "timed_out" | "waiting"; output?: any; steps?: (Record<string, any>)[] | null; calls?: (CallBody)[] | null; seen?: number; code?: string | null; cancels?: (number)[] | null; token_sha256?: string | null; error?: string | null; category?: string | null; delay_us?: number | null; final?: boolean; unrun?: boolean; error_class?: string | null; event?: string | null; timeout_us?: number | null; takes_timeouts?: boolean; where?: string | null; count?: number | null; until?: string | null; reason?: string | null; unfit?: string | null; blames?: (number)[] | null; cost?: any; emit?: (EmittedEvent)[]; }
 
 interface Parent { run_id: string; no: number; activation: number; mode: ChildMode; }
 

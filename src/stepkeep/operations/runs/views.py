@@ -57,6 +57,7 @@ from stepkeep.operations.runs.run_answers import (
     Waiting,
 )
 from stepkeep.operations.runs.skips import cascades, read_skips
+from stepkeep.operations.streams.logs import read_log
 from stepkeep.store.reading import damage_of
 from stepkeep.store.records import RunFilter, RunRecord, WholeRun
 
@@ -168,6 +169,8 @@ async def describe_step(transactor: Transactor, run_id: str, step: str, *, tenan
         raise validate.no_such_step(f"run {run_id}", str(step), [one.name for one in view.steps])
     visible = transactor.payloads.seal.visible
     evidence = {one.fence: decode_json(visible(one.body)) for one in kept if one.no == found.no}
+    for fence, lines in (await read_log(transactor, tenant, run_id, found.no)).items():
+        evidence[fence] = {**evidence.get(fence, {}), "log": lines}
     tried = [replace(one, evidence=evidence.get(one.fence)) for one in found.attempts]
     found = replace(found, attempts=tried)
     return StepView(run=view.run, step=found)

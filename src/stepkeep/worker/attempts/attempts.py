@@ -71,7 +71,6 @@ class Attempts:
         self._running.inputs.open()
         self._running.checkpoints.open()
         self._running.streams.open()
-        self.reporting.evidence.open()
         self._shared.progress.open()
         self._shared.runner.open(self.finished, self._shared.signals.ability_changed)
 
@@ -205,7 +204,6 @@ class Attempts:
 
     def cancel_tasks(self) -> list[asyncio.Task[None]]:
         """Cancel background tasks; await the returned tasks to know that they ended."""
-        self.reporting.evidence.close()
         self._running.inputs.flows.close()
         tasks = [*self.reporting.commits.tasks, *self._shared.tasks]
         for task in tasks:
