@@ -150,10 +150,11 @@ def test_a_long_wait_is_short_in_the_timeline_until_the_reader_unfolds_it(site: 
         """async (base) => {
           const { folded } = await import(base + "components/folding.js");
           const work = [{ from: 0, to: 10 }, { from: 5, to: 20 }, { from: 1000, to: 1020 }];
-          const some = folded(work, 0, 1020, true), none = folded(work, 0, 1020, false), busy = folded(work, 0, 50, true);
+          const some = folded(work, 0, 1020, true), none = folded(work, 0, 1020, false);
+          const busy = folded(work, 0, 50, true);
           const back = [0, 7, 20, 500, 1010, 1020].map((one) => Math.round(some.moment(some.place(one))));
-          return { gaps: some.gaps.map((one) => [one.from, one.to]), back, wide: some.place(20) > 0.4, end: some.place(1020),
-            plain: none.place(510), unfolded: none.gaps.length + busy.gaps.length,
+          return { gaps: some.gaps.map((one) => [one.from, one.to]), back, wide: some.place(20) > 0.4,
+            end: some.place(1020), plain: none.place(510), unfolded: none.gaps.length + busy.gaps.length,
             nothing: folded([], 0, 100, true).place(50) };
         }""",
         base,
