@@ -39,6 +39,7 @@ PAGES = (
     "jobs",
     "triggers",
     "outbox",
+    "hooks",
     "policies",
     "keys",
     "users",

@@ -24,7 +24,7 @@ async def noted(stage: Stage, query: str = "", key: str | None = None) -> list[d
     async with stage.client(key or await stage.key("admin", owner="root")) as client:
         answer = await client.get(f"/audit{query}")
     assert answer.status_code == 200, answer.text
-    return [one for one in answer.json()["audit"] if one["operation"] != "audit.list"]
+    return list(answer.json()["audit"])
 
 
 async def test_every_change_through_the_service_is_on_record_with_its_request(database_url: str) -> None:
@@ -47,6 +47,8 @@ async def test_every_change_through_the_service_is_on_record_with_its_request(da
             ("start", "ann", run, "done", None),
         ]
         assert [one["vouched_by"] for one in found] == [None, None, "ann", None]
+        assert [one.get("detail", {}).get("kind") for one in found] == ["user", None, None, None]
+        assert "audit.list" not in {one["operation"] for one in await noted(stage, "")}, "reading is not on record"
         assert {one["request_id"] for one in found} == {"r-1"}
         assert {one["address"] for one in found} == {"127.0.0.1"}
         assert [one["source"] for one in found] == ["people", "audit", "audit", "audit"], "nothing is written twice"
@@ -73,6 +75,7 @@ async def test_every_refusal_is_on_record(database_url: str) -> None:
             ("start", "scope"),
             ("start", "forged"),
             ("show", "unauthenticated"),  # once a second for one key
+            ("audit.list", "scope"),
             ("start", "scope"),
         ]
         assert {one["actor"] for one in found} == {"ann"}

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dates
+import io
+import json
+import os
 import random
+import subprocess
+import threading
 import time
 import uuid
 from datetime import datetime
+from pathlib import Path
 from random import randint
 from typing import Any
 
+import httpx
 import pytest
 
 import stepkeep as sk
@@ -51,6 +58,42 @@ def test_what_is_recorded_seeded_or_no_clock_is_not() -> None:
         return now, day, dice.random(), datetime.fromisoformat(day), uuid.uuid4(), dates.timedelta(1)
 
     assert warnings_of(early) == []
+
+
+def test_threads_files_and_connections_of_a_flow_are_warned_of() -> None:
+    async def busy(ctx: sk.FlowContext, name: str) -> Any:
+        threading.Thread(target=print).start()
+        await asyncio.to_thread(time.sleep, 1)
+        time.sleep(1)  # noqa: ASYNC251
+        with open(name) as file:  # noqa: ASYNC230
+            text = file.read()
+        os.remove(name)
+        subprocess.run(["true"], check=False)
+        await asyncio.open_connection("localhost", 1)
+        return text + Path(name).read_text() + httpx.get("http://localhost").text  # noqa: ASYNC210
+
+    assert warnings_of(busy) == [
+        "threading.Thread()",
+        "asyncio.to_thread()",
+        "time.sleep()",
+        "open()",
+        "os.remove()",
+        "subprocess.run()",
+        "asyncio.open_connection()",
+        "Path(name).read_text()",
+        "httpx.get()",
+    ]
+
+
+def test_what_only_computes_is_not() -> None:
+    async def quiet(ctx: sk.FlowContext, name: str) -> Any:
+        async with asyncio.timeout(5), asyncio.TaskGroup() as tasks:
+            task = tasks.create_task(ctx.sleep("1s"))
+        text = io.StringIO(name).read() + os.path.join(name, "a")
+        print(sorted({"a": 1}), len(text), Path(name).name, json.dumps({}))
+        return await ctx.once("text", Path(name).read_text), task
+
+    assert warnings_of(quiet) == []
 
 
 def test_the_warning_names_the_line_and_what_to_write() -> None:

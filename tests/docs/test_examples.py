@@ -121,7 +121,9 @@ def test_the_python_of_a_page_runs(page: Path) -> None:
     for file in Path.cwd().glob("*.db"):
         with sk.open(f"sqlite:///{file.name}") as engine:
             shown = engine.show(engine.runs()["runs"][0]["id"])
-            assert {step["state"] for step in (shown["run"], *shown["steps"])} == {"succeeded"}
+            assert shown["run"]["state"] == "succeeded"
+            # A flow that lets calls race cancels those that are late.
+            assert {step["state"] for step in shown["steps"]} <= {"succeeded", "cancelled"}
 
 
 @pytest.mark.usefixtures("own_folder")

@@ -8,8 +8,9 @@ import pytest
 from tests.kernel.driver import World, work
 
 from stepkeep.kernel.composition.child_runs import is_child
+from stepkeep.kernel.decide.stopping import is_in_doubt
 from stepkeep.kernel.definition import SECOND, Approval, Flow, Handler, Retry, StepDefinition, SubWorkflow, Undo, Wait
-from stepkeep.kernel.errors import Conflict
+from stepkeep.kernel.errors import Conflict, InvalidInput
 from stepkeep.kernel.machine.events import CodeChanged, HoldChoice
 from stepkeep.kernel.machine.journal import open_entry
 from stepkeep.kernel.machine.outcomes import Completed, Failed, NewCall, Released, Suspended
@@ -181,6 +182,60 @@ def test_a_cancel_ends_a_suspended_flow_and_its_calls() -> None:
     suspend(world, called(), called())
     world.cancel()
     assert set(world.states().values()) == {"cancelled"}
+
+
+def test_a_flow_cancels_calls_and_waits_for_the_others() -> None:
+    world = flow()
+    asleep = called("sleep", executor=None, wait=Wait(event="sleep", deadline=SECOND, sleeps=True))
+    suspend(world, called(), asleep, called())
+    world.finish("flow[0]")
+    world.claim("flow")
+    world.report("flow", Suspended(seen=1, cancels=(1,)))
+    assert (world.state("flow[1]"), world.state("flow[2]"), world.state("flow")) == (
+        S.CANCELLED,
+        S.READY,
+        S.AWAITING_CHILDREN,
+    )
+    world.finish("flow[2]")
+    world.claim("flow")
+    world.report("flow", Suspended(calls=(called("late"),), seen=3, cancels=(3,)))
+    assert (world.trail("flow[3]"), world.state("flow")) == (["planned", "cancelled"], S.READY)
+    world.finish("flow")
+    assert world.state("flow") is S.SUCCEEDED
+
+
+def test_a_call_that_is_cancelled_while_a_worker_holds_it_is_in_doubt() -> None:
+    world = flow()
+    suspend(world, called(), called())
+    world.claim("flow[1]")
+    world.finish("flow[0]")
+    world.claim("flow")
+    world.report("flow", Suspended(seen=1, cancels=(1,)))
+    assert (world.state("flow[1]"), world.state("flow")) == (S.CANCELLED, S.READY)
+    assert is_in_doubt(world.row("flow[1]").error)
+
+
+def test_a_cancel_that_finds_its_call_settled_changes_nothing_and_the_call_is_undone() -> None:
+    world = flow(settings={"on_failure": OnFailure.COMPENSATE})
+    suspend(world, called(undo=True), called(undo=True))
+    world.finish("flow[0]")
+    world.claim("flow")
+    world.finish("flow[1]")
+    world.report("flow", Suspended(seen=1, cancels=(1,)))
+    assert (world.state("flow[1]"), world.state("flow")) == (S.SUCCEEDED, S.READY)
+    world.fail("flow")
+    world.finish("undo:flow[1]", "undo:flow[0]")
+    assert world.run.state is RunState.ROLLED_BACK
+
+
+@pytest.mark.parametrize("place", [-1, 2])
+def test_a_flow_cancels_no_call_that_it_has_not_made(place: int) -> None:
+    world = flow()
+    suspend(world, called())
+    world.finish("flow[0]")
+    world.claim("flow")
+    with pytest.raises(InvalidInput, match="cancels calls that it has not made"):
+        world.report("flow", Suspended(calls=(called(),), seen=1, cancels=(place,)))
 
 
 def test_a_sleep_and_a_gate_are_steps_that_no_worker_runs() -> None:

@@ -88,7 +88,7 @@ class Mortal(Transactor):
             os.kill(os.getpid(), 9)
 
 
-async def main(url: str, run_id: str, commits: int, ahead: int) -> None:
+async def main(url: str, run_id: str, commits: int, ahead: int, handlers: sk.Registry = registry) -> None:
     store = connect(url)
     await store.open()
     store.clock_offset = ahead
@@ -101,7 +101,7 @@ async def main(url: str, run_id: str, commits: int, ahead: int) -> None:
             found = await store.read_run("default", run_id)
             return found is not None and found.run.state in RUN_TERMINAL
 
-        await Worker(transactor, registry, app="mortal", settings=settings).run_until(is_over)
+        await Worker(transactor, handlers, app="mortal", settings=settings).run_until(is_over)
     finally:
         await store.close()
 

@@ -216,7 +216,8 @@ def test_events_and_costs_between_two_calls_are_recorded_once(database_url: str,
 @pytest.mark.parametrize(
     ("body", "said"),
     [
-        ("asyncio.sleep(1)", "uses a timer of its own"),
+        ("asyncio.open_connection('localhost', 1)", "uses a socket, which differs in each replay"),
+        ("asyncio.create_subprocess_exec('true')", "uses a program"),
         ("asyncio.Future()", "awaits something that is no call"),
         ("asyncio.to_thread(print)", "uses a thread"),
     ],

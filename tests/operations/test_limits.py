@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
+from math import inf
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
-from stepkeep.kernel.decide.limits import LimitRule
+from stepkeep.kernel.decide.limits import LimitRule, room_of
 from stepkeep.kernel.definition import Definition, Limit
 from stepkeep.kernel.errors import InvalidInput
 from stepkeep.kernel.machine.journal import open_entry
@@ -255,6 +257,34 @@ async def test_a_rate_lets_a_burst_begin_and_then_one_after_the_other(database_u
             await bench.report(claim)
         assert {await bench.state(run) for run in runs} == {RunState.SUCCEEDED}
         await judge(bench.store, TENANT)
+
+
+def test_a_claim_looks_at_no_more_parked_steps_than_a_key_has_places() -> None:
+    rate = LimitRule(rate=2, period=SECOND, burst=3)
+    assert [room_of(rule, 1, 100, 9, 50) for rule in (LimitRule(), LimitRule(running=5), LimitRule(running=1))] == [
+        9,
+        4,
+        1,
+    ]
+    assert [room_of(rate, 0, tat, 9, 10 * SECOND) for tat in (0, 10 * SECOND + 1, 11 * SECOND, 99 * SECOND)] == [
+        3,
+        2,
+        1,
+        1,
+    ]
+    assert room_of(rate, 0, 0, 9, None) == 9
+
+
+async def test_a_process_looks_again_when_a_rate_has_a_place(database_url: str) -> None:
+    async with on(database_url) as bench:
+        await begin(bench, limited(Limit(name="mail", rate=4, period=SECOND)), "acme", "acme")
+        assert bench.transactor.line_due_in == inf
+        [_] = await bench.claim(10)
+        due_in = bench.transactor.line_due_in
+        assert 0 < due_in <= 0.25
+        bench.transactor.monotonic = bench.transactor._monotonic = lambda: time.monotonic() + due_in
+        assert await bench.transactor.find_waiting_steps()
+        assert bench.transactor.line_due_in == inf
 
 
 async def test_a_rate_is_charged_once_for_an_attempt_and_by_units(database_url: str) -> None:

@@ -9,6 +9,8 @@ import stepkeep as sk
 
 undone: list[Any] = []
 called: list[str] = []
+paid: list[tuple[int, str]] = []
+broken: set[int] = set()
 
 
 @sk.step("far.double")
@@ -48,6 +50,23 @@ async def sums(ctx: Any, numbers: list[int]) -> dict[str, Any]:
     except sk.CallFailed as problem:
         return {"one": one, "at_once": at_once, "mapped": mapped, "drawn": drawn, "why": problem.error}
     return {}
+
+
+@sk.step("far.pay", effect="write")
+def pay(ctx: sk.Context, n: int) -> int:
+    paid.append((n, ctx.idempotency_key))
+    if n in broken:
+        raise sk.fail(f"{n} is broken")
+    return n
+
+
+@sk.flow("far.payments")
+async def payments(ctx: Any) -> list[int]:
+    """Three payments at once, and one after them."""
+    found = await asyncio.gather(*(ctx.step(pay, n) for n in (1, 2, 3)), return_exceptions=True)
+    if any(isinstance(one, sk.CallFailed) for one in found):
+        raise ExceptionGroup("payments", [one for one in found if isinstance(one, Exception)])
+    return [*found, await ctx.step(pay, 4)]
 
 
 @sk.flow("far.trip", on_failure="compensate")
@@ -106,4 +125,4 @@ async def halves(ctx: Any, n: int) -> list[Any]:
     return [first, drawn, told, await ctx.step(double, told)]
 
 
-FLOWS = (halves, sums, trip, asking, parent, crawl, many, large)
+FLOWS = (halves, sums, trip, payments, asking, parent, crawl, many, large)

@@ -78,7 +78,7 @@ def test_a_failed_assertion_is_short_and_tells_the_story(pytester: pytest.Pytest
 @pytest.mark.docs
 @pytest.mark.parametrize("place", range(len(BLOCKS)))
 def test_what_the_page_shows_runs(pytester: pytest.Pytester, place: int) -> None:
-    assert len(BLOCKS) == 3
+    assert len(BLOCKS) == 4
     pytester.makepyfile(BLOCKS[place])
     run(pytester).assert_outcomes(passed=1)
 

@@ -541,3 +541,19 @@ def test_a_flow_runs_with_replaced_calls_and_the_time_that_it_sleeps() -> None:
         run = workbench.run(order, {"n": 3})
         workbench.advance("2d")
         run.assert_succeeded([6, "sent"])
+
+
+def test_a_flow_that_differs_from_replay_to_replay_is_found(workbench: Workbench) -> None:
+    numbers = iter(range(100))
+
+    @sk.step("bench.double", registry=workbench.registry)
+    def double(n: int) -> int:
+        return 2 * n
+
+    @sk.flow("bench.fickle", registry=workbench.registry)
+    async def fickle(ctx: sk.FlowContext) -> int:
+        return await ctx.step(double, next(numbers))
+
+    run = workbench.run(fickle, {})
+    run.assert_state("blocked")
+    assert "is not deterministic: its call 0 is step bench.double" in (run.step("bench.fickle")["error"] or "")

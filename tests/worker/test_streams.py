@@ -189,3 +189,50 @@ def test_hostile_writes_are_refused_in_words(name: Any, after: Any, chunk: Any, 
     ctx = sk.Context(run_id="r1", workflow="w", version=1, step="s")
     with pytest.raises((sk.InvalidInput, ValueError), match=said):
         ctx.stream(name, after=after).write(chunk)
+
+
+def test_what_handlers_log_is_a_stream_that_is_kept_by_default(database_url: str, monkeypatch: Any) -> None:
+    monkeypatch.setenv("SHOP_PASSWORD", "hunter-of-secrets")
+    workflow = sk.Workflow("logs")
+
+    def talk(ctx: sk.Context) -> None:
+        ctx.logger.warning("attempt %d with hunter-of-secrets", ctx.attempt)
+        if ctx.attempt == 1:
+            raise ConnectionError("later")
+        for number in range(300):
+            ctx.logger.warning("line %d", number)
+
+    workflow.step("talk", talk, retry=sk.Retry(max_attempts=2, initial="1ms", max="1ms"))
+    with sk.Engine(database_url) as engine:
+        result = engine.run(workflow)
+        lines = [chunk for piece in engine.tail(result.id, "log") for chunk in piece.chunks]
+        assert lines[0].keys() == {"at", "level", "text"}
+        texts = [line["text"] for line in lines]
+        assert (texts[0], texts[1]) == ("attempt 1 with ***", "attempt 2 with ***"), (
+            "what earlier attempts logged stays"
+        )
+        assert (len(texts), texts[-1]) == (1 + 201, "(further lines are not kept: an attempt keeps 200)")
+        assert lines[0]["level"] == "WARNING"
+        first, _ = engine.show(result.id, step="talk").step.attempts
+        assert first.evidence["log"] == [f"WARNING {text}" for text in texts[:1]]
+        assert engine.certify(result.id).ok
+
+
+def test_a_flow_logs_once_however_often_it_is_replayed(database_url: str, monkeypatch: Any) -> None:
+    from stepkeep.worker.flows import keeper
+
+    @sk.step("streams.again")
+    def again(n: int) -> int:
+        return n
+
+    @sk.flow("streams.logging")
+    async def talk(ctx: sk.FlowContext) -> None:
+        for number in range(3):
+            ctx.logger.warning("asks %d", number)
+            await ctx.step(again, number)
+
+    monkeypatch.setattr(keeper.FlowKeeper.__init__, "__defaults__", (0,))
+    with sk.Engine(database_url) as engine:
+        run = engine.run(talk).id
+        lines = [chunk["text"] for piece in engine.streams.read(run, "log").pieces for chunk in piece.chunks]
+        assert lines == ["asks 0", "asks 1", "asks 2"]

@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from stepkeep.conformance.adoption import check_originals, references_in
+from stepkeep.conformance.adoption import check_calls, check_originals, continuation_in
 from stepkeep.conformance.chain import ChainVerdict
 from stepkeep.conformance.contract import Contract, read_contract
 from stepkeep.conformance.digests import PayloadBytes, compare_payloads
@@ -205,14 +205,14 @@ def certify(
 
 
 def _adopted(documents: Sequence[Doc], originals: Mapping[str, Log], run: str) -> AdoptionVerdict | None:
-    references = references_in(documents)
-    if not references:
+    told = continuation_in(documents)
+    if told is None or not (told["adopted"] or "flows" in told):
         return None
+    references = told["adopted"]
     logs = {name: list(_documents(log)) for name, log in originals.items()}
     compared = list(check_originals(references, logs))
-    findings = tuple(
-        Finding(1, Code.ADOPTION, run, f"step {quoted(step)}: {said}") for step, said in compared if said is not None
-    )
+    wrong = [*((step, said) for step, said in compared if said is not None), *check_calls(told, logs)]
+    findings = tuple(Finding(1, Code.ADOPTION, run, f"step {quoted(step)}: {said}") for step, said in wrong)
     missing = tuple(sorted({str(item["run"]) for item in references} - logs.keys()))
     return AdoptionVerdict(compared=len(compared), missing=missing, findings=findings)
 

@@ -8,7 +8,7 @@ evaluates no expression and runs no flow, so that it takes any as possible. `ree
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -16,6 +16,9 @@ from stepkeep.conformance.chain import CONTINUE, digest_of_named, successor_id
 from stepkeep.conformance.contract import Contract, GrowthRule, PlannedRule, StepRule
 from stepkeep.conformance.line import Line
 from stepkeep.conformance.report import Code, quoted
+
+if TYPE_CHECKING:
+    from stepkeep.conformance.adoption import Adoption
 
 Problem = tuple[Code, str]
 
@@ -41,6 +44,14 @@ class FollowedFlow:
     def __init__(self) -> None:
         self.planned = self.settled = self.settled_at_claim = 0
         self.recorded = 0
+        self.adopted: set[int] = set()
+        """The places of calls that an earlier run made. New calls take those between them first."""
+        self.next = 0
+        """The place of the next call."""
+
+        self.cancels: set[int] = set()
+        """The places of the calls that the report of this entry cancels."""
+        self.ended: set[int] = set()
         self.deadline: int | None = None
         self.must_go_on = False
         """Whether a call has settled while the flow was suspended, and nothing has woken it since."""
@@ -91,6 +102,9 @@ class Flows:
         if line.due_at != flow.deadline:
             yield Code.TIMER, f"metadata.due_at is {line.due_at}, expected {flow.deadline}: the deadline of its calls"
         flow.recorded += len(calls_in(place.name, asked))
+        flow.cancels = set(cancels_in(place.name, asked))
+        if wrong := sorted(place for place in flow.cancels if not 0 <= place < flow.recorded):
+            yield Code.CAUSE, f"it cancels the calls {wrong}, and has made {flow.recorded}"
         self.due.add(place.no)
 
     def _begin(self, place: PlannedRule, flow: FollowedFlow, line: Line) -> None:
@@ -104,24 +118,38 @@ class Flows:
             yield Code.TIMER, f"its deadline passes at {line.at}, but it is at {flow.deadline}"
 
     # -- its calls -----------------------------------------------------------------------------------------------------
-    def plan(self, place: PlannedRule, line: Line, asked: Mapping[str, Any]) -> Iterator[Problem]:
+    def adopt(self, place: PlannedRule) -> None:
+        """A call is adopted from an earlier run."""
+        flow = self.owner_of(place)
+        if flow is not None and place.index is not None:
+            flow.adopted.add(place.index)
+            flow.ended.add(place.index)
+            flow.planned, flow.recorded, flow.settled = flow.planned + 1, flow.recorded + 1, flow.settled + 1
+
+    def plan(self, place: PlannedRule, line: Line, asked: Mapping[str, Any], adoption: Adoption) -> Iterator[Problem]:
         """A call is planned: its cause says what it is."""
         assert place.owner is not None
         flow, owner = self.flows[place.owner], self._contract.places[place.owner]
         growth = None if owner.rule is None else owner.rule.growth
-        if place.index != flow.planned:
-            yield Code.CREATION, f"it is planned where {flow.planned} is next by the order of calls"
+        while flow.next in flow.adopted:
+            flow.next += 1
+        if place.index != flow.next:
+            yield Code.CREATION, f"it is planned where {flow.next} is next by the order of calls"
         if growth is not None and flow.planned >= growth.max:
             yield Code.POLICY, f"it is planned, but the definition allows {growth.max} calls"
         told = calls_in(owner.name, asked)
-        at = (place.index or 0) - flow.recorded + len(told)
+        at = flow.planned - flow.recorded + len(told)
         rule = rule_of(told[at]) if 0 <= at < len(told) else None
         if rule is None:
             yield Code.CAUSE, "it is planned, but its cause does not say what was called: metadata.detail.plan_grown"
         else:
             self._contract.places.learn_call(place, rule)
             yield from self._continues(place, flow, told[at], rule)
-        flow.planned += 1
+            key = adoption.kept_key(owner.name, place.index, told[at])
+            if told[at].get("key") != key:
+                said = f"its call has the key of {quoted(told[at].get('key'))}, expected {quoted(key)}"
+                yield Code.ADOPTION, f"{said}: the creation of the run says what it keeps"
+        flow.planned, flow.next = flow.planned + 1, flow.next + 1
 
     def _continues(
         self, place: PlannedRule, flow: FollowedFlow, call: Mapping[str, Any], rule: StepRule
@@ -156,13 +184,16 @@ class Flows:
             said = f"metadata.digest is {line.digest}, which is not that of run {flow.successor}"
             yield Code.CHAIN, f"{said}: the id of a successor follows from the run and the call"
 
-    def ended(self, place: PlannedRule, states: Mapping[int, Any]) -> None:
+    def ended(self, place: PlannedRule, states: Mapping[int, Any], target: str) -> None:
         """A call has settled."""
         flow = self.owner_of(place)
         if flow is not None and place.owner is not None:
             owner = states.get(place.owner)
             flow.settled += 1
-            flow.must_go_on = owner is not None and owner.state == "awaiting_children"
+            # A flow knows of the calls that it has cancelled itself.
+            is_known = place.index in flow.cancels and target == "cancelled"
+            flow.ended.add(-1 if place.index is None else place.index)
+            flow.must_go_on |= owner is not None and owner.state == "awaiting_children" and not is_known
             self.due.add(place.owner)
 
     def cancels(self, place: PlannedRule, line: Line, owner_state: str) -> bool:
@@ -171,12 +202,14 @@ class Flows:
         if flow is None:
             return False
         is_late = flow.deadline is not None and line.at >= flow.deadline
-        return is_late or owner_state in ENDED
+        is_asked = place.index in flow.cancels and line.event == "step_reported"
+        return is_late or is_asked or owner_state in ENDED
 
     def entry_ended(self, states: Mapping[int, Any]) -> Iterator[Problem]:
         """The end of a call wakes a suspended flow in the same entry, and a suspended flow has something to await."""
         for number in sorted(self.due):
             flow, step = self.flows[number], states.get(number)
+            left, flow.cancels = sorted(flow.cancels - flow.ended), set()
             name = quoted(self._contract.places[number].name)
             # A flow that is suspended after its deadline ends at once, and its new calls are not made.
             has_ended = step is not None and step.state in ENDED
@@ -184,6 +217,8 @@ class Flows:
                 yield Code.DEFINITION, f"step {name} made {flow.recorded} calls, and {flow.planned} are planned"
             if step is None or step.state != "awaiting_children":
                 continue
+            if left:
+                yield Code.OUTCOME, f"step {name} cancels its calls {left}, and they have not ended"
             if flow.settled == flow.planned:
                 yield Code.STUCK, f"step {name} is suspended, and all its calls have settled: nothing wakes it"
             elif flow.must_go_on:
@@ -193,10 +228,19 @@ class Flows:
 
 def calls_in(name: str, asked: Mapping[str, Any]) -> list[Any]:
     """The calls that a cause tells of."""
+    return _told_in(name, asked, "calls")
+
+
+def cancels_in(name: str, asked: Mapping[str, Any]) -> list[int]:
+    """The places of the calls that a flow cancels."""
+    return [place for place in _told_in(name, asked, "cancels") if type(place) is int]
+
+
+def _told_in(name: str, asked: Mapping[str, Any], what: str) -> list[Any]:
     told = asked.get("plan_grown")
     record = told.get(name) if isinstance(told, dict) else None
-    calls = record.get("calls") if isinstance(record, dict) else None
-    return calls if isinstance(calls, list) else []
+    found = record.get(what) if isinstance(record, dict) else None
+    return found if isinstance(found, list) else []
 
 
 def rule_of(told: Any) -> StepRule | None:

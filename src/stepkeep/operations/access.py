@@ -97,6 +97,9 @@ OPERATIONS: dict[str, frozenset[Scope]] = {
 UNRECORDED = (R, W, W | R)
 """Scopes of operations that only look, or that belong to workers: the audit log has their refusals alone."""
 
+LOOKS: set[str] = set()
+"""Operations whose route is a GET: they change nothing, under any scope."""
+
 UNNAMED = R | W
 """What may be done without a key where a tenant refuses vouching: nothing of it puts a person on record."""
 
@@ -297,7 +300,8 @@ class Access:
         the refused ones."""
         refused = isinstance(error, NotAllowed)
         is_ours = self.key is not None or audit.REQUEST.get() is not None
-        if self.audit_log is None or not (refused or (is_ours and OPERATIONS.get(operation) not in UNRECORDED)):
+        does_change = operation not in LOOKS and OPERATIONS.get(operation) not in UNRECORDED
+        if self.audit_log is None or not (refused or (is_ours and does_change)):
             return
         if error is None and operation.startswith(audit.OWN_RECORD):
             return

@@ -28,7 +28,7 @@ from typing import (
 from msgspec import Meta
 
 from stepkeep.kernel.errors import InvalidInput
-from stepkeep.operations.access import OPERATIONS, Access, Scope
+from stepkeep.operations.access import LOOKS, OPERATIONS, Access, Scope
 from stepkeep.operations.answers import says
 from stepkeep.operations.typed import InPython, Read, Wrong, reader
 
@@ -290,6 +290,8 @@ def group(name: str, tag: str) -> Callable[[K], K]:
             made = Operation(name, tag, method, method.row)
             CATALOGUE[made.name] = made
             OPERATIONS[made.name] = made.scopes
+            if made.method == "GET":
+                LOOKS.add(made.name)
             setattr(kind, method_name, _operating(made))
         return kind
 

@@ -1,7 +1,8 @@
 """Replacements of handlers: a value, a failure, a few failures and then a value, a wait, no answer.
 
 A replacement is called once per attempt and records every call. Its script is counted per step and run, so that two
-runs of one test do not share their failures. It has no clock and touches no database.
+runs of one test do not share their failures; that of a handler which a flow calls, over all its calls in a run. It has
+no clock and touches no database.
 """
 
 from __future__ import annotations
@@ -94,7 +95,9 @@ class Replacement:
         context, inputs = job.make_context(), job.prepared.render(job)
         if known is not None and not isinstance(job.claim.planned.executor, Agent):
             check_fit(known, inputs)
-        here = (context.run_id, context.step, context.undoing)
+        # A flow calls a handler anew by each call: its script goes on over all of them.
+        step = context.step if job.claim.planned.call is None else ""
+        here = (context.run_id, step, context.undoing)
         place, self._asked[here] = self._asked[here], self._asked[here] + 1
         self.calls.append(
             Call(

@@ -4,7 +4,10 @@
  */
 import { approvalsPage } from "./pages/approvals.js";
 import { auditPage } from "./pages/audit.js";
+import { editorPage } from "./pages/editor.js";
 import { errorsPage } from "./pages/errors.js";
+import { comparePage } from "./pages/compare.js";
+import { hooksPage } from "./pages/hooks.js";
 import { jobsPage } from "./pages/jobs.js";
 import { keysPage } from "./pages/keys.js";
 import { outboxPage } from "./pages/outbox.js";
@@ -15,12 +18,13 @@ import { overviewPage } from "./pages/overview.js";
 import { runPage } from "./pages/run.js";
 import { runsPage } from "./pages/runs.js";
 import { workersPage } from "./pages/workers.js";
-import { editorPage, workflowPage, workflowsPage } from "./pages/workflows.js";
+import { workflowPage, workflowsPage } from "./pages/workflows.js";
 
 /** @type {PageEntry[]} */
 export const PAGES = [
 	{ path: "/runs", label: "Runs", icon: "runs", keys: "g r", group: "work", build: runsPage },
 	{ path: "/runs/:id", label: "", icon: "runs", keys: "", group: "work", build: runPage },
+	{ path: "/runs/:id/compare", label: "", icon: "runs", keys: "", group: "work", build: comparePage },
 	{ path: "/approvals", label: "Approvals", icon: "inbox", keys: "g a", group: "work", build: approvalsPage },
 	{ path: "/overview", label: "Overview", icon: "chart", keys: "g o", group: "work", build: overviewPage },
 	{ path: "/errors", label: "Errors", icon: "fire", keys: "g e", group: "work", build: errorsPage },
@@ -31,6 +35,7 @@ export const PAGES = [
 	{ path: "/jobs", label: "Jobs", icon: "layers", keys: "g j", group: "build", build: jobsPage },
 	{ path: "/triggers", label: "Triggers", icon: "bolt", keys: "g t", group: "build", build: triggersPage },
 	{ path: "/outbox", label: "Outbox", icon: "send", keys: "g x", group: "build", build: outboxPage },
+	{ path: "/hooks", label: "Hooks", icon: "mail", keys: "g h", group: "build", build: hooksPage },
 	{ path: "/policies", label: "Policies", icon: "shield", keys: "g p", group: "admin", build: policiesPage },
 	{ path: "/keys", label: "Keys", icon: "key", keys: "g y", group: "admin", build: keysPage },
 	{ path: "/users", label: "Users", icon: "people", keys: "g u", group: "admin", build: usersPage },

@@ -28,6 +28,20 @@ from stepkeep.worker.statements import Statements
 logger = logging.getLogger("stepkeep.handler")
 logger.addFilter(KNOWN)
 
+
+class _KeptLines(logging.Filter):
+    """Gives each line that is logged to the attempt that logged it; leaves none out. A handler of the logging module
+    would keep warnings from programs that set up no logging."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        streams = getattr(record, "_streams", None)
+        if isinstance(streams, WrittenStreams):
+            streams.log(record)
+        return True
+
+
+logger.addFilter(_KeptLines())
+
 _decode = msgspec.json.Decoder().decode
 
 MOST_PROGRESS_TEXT = 200
@@ -119,6 +133,7 @@ class Context:
         "deadline_at": "The same moment in microseconds since 1970.",
         "effect_of": "In an undo of an adopted step: the run that did what is undone. None in all others.",
         "idempotency_key": "The same over all attempts of a step: hand it to whatever must not do a thing twice.",
+        "key_of": "In a call that a retry makes again: the earlier run whose key it keeps. None in all others.",
         "outputs": "The outputs of finished steps that this one reads, by name.",
         "run_id": "The id of the run.",
         "shared": "What the worker's lifespans opened, by name.",
@@ -155,6 +170,7 @@ class Context:
         progressed: Callable[[], None] | None = None,
         trace: str | None = None,
         effect_of: str | None = None,
+        key_of: str | None = None,
         checkpoints: Checkpoints | None = None,
         streams: WrittenStreams | None = None,
     ) -> None:
@@ -162,8 +178,10 @@ class Context:
         self.run_id, self.workflow, self.version, self.tenant = run_id, workflow, version, tenant
         self.step, self.attempt, self.undoing = step, attempt, undoing
         # What an adopted step did has one undo, whichever run executes it: its key is that of the run that did it.
-        self.effect_of = effect_of
-        self.idempotency_key = f"{effect_of or run_id}:{step}:compensate" if undoing else f"{run_id}:{step}"
+        self.effect_of, self.key_of = effect_of, key_of
+        # A call that a retry makes again with equal arguments is the same one for whatever took its key before.
+        own_key = f"{effect_of or run_id}:{step}:compensate" if undoing else f"{key_of or run_id}:{step}"
+        self.idempotency_key = own_key
         self._input = input
         self.outputs: Mapping[str, Any] = {} if outputs is None else outputs
         self.correlation_id, self.business_key = correlation_id, business_key
@@ -329,9 +347,9 @@ class Context:
 
     @property
     def logger(self) -> logging.LoggerAdapter[logging.Logger]:
-        """A logger whose records carry the run, the step and the attempt."""
+        """A logger whose records carry the run, the step and the attempt. Its lines are kept in the stream `log`."""
         if self._logger is None:
-            about = {"run_id": self.run_id, "step": self._own_name, "attempt": self.attempt}
+            about = {"run_id": self.run_id, "step": self._own_name, "attempt": self.attempt, "_streams": self._streams}
             self._logger = logging.LoggerAdapter(logger, about)
         return self._logger
 

@@ -604,6 +604,7 @@ class Worker:
         if self._transactor.steps_wait:
             # The end of a step in another process frees a resource without a notification.
             seconds = min(seconds, self._settings.resources_seconds)
+        seconds = min(seconds, self._transactor.line_due_in)
         if self.held and self._shared.slots.free.of(kind) < self._shared.slots.size(kind) // 4:
             # Nearly full: chained claims keep it so. A claim for one slot at a time would cost a commit each.
             deaf = self._settings.busy_poll_seconds * 5

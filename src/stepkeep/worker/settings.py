@@ -34,7 +34,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     - `first_publish_seconds`: pause before a worker first publishes what it serves; later it publishes with each
       heartbeat.
     - `grace_seconds`: how long a stopping worker lets handlers finish.
-    - `log_lines`: how many of the last lines of `ctx.logger` are kept with each attempt.
+    - `log_lines`: how many lines of `ctx.logger` are kept of each attempt, in the stream `log` of its run.
     - `idle_poll_seconds`: the longest pause between two polls; `rare_poll_seconds`: while notifications arrive.
     - `relay_seconds`: pause between two looks for events to send, five times as long while notifications arrive; 0
       leaves them to other workers.
@@ -65,7 +65,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     relay_lease_seconds: float = 30.0
     jobs_seconds: float = 3.0
     grace_seconds: float = 30.0
-    log_lines: int = 0
+    log_lines: int = 200
     closing_seconds: float = 10.0
     result_bytes: int = MAX_PAYLOAD_BYTES
     process_memory_bytes: int | None = None

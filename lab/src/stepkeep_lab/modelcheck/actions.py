@@ -374,6 +374,8 @@ class Actions:
         for seen in {settled, max(settled - 1, 0)}:
             yield Suspended(seen=seen)
             yield Suspended(calls=(self.call,), seen=seen)
+            if calls:
+                yield Suspended(seen=seen, cancels=(0,))
 
     # -- what must change nothing ------------------------------------------------------------------------------------
     def probes(self, state: State) -> Iterator[tuple[str, Event, frozenset[str]]]:

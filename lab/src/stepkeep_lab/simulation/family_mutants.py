@@ -53,7 +53,7 @@ FAMILY_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "late-map-is-certain",
         "a map that waits for its children no longer does not say that their effects are in doubt",
-        (Edit("kernel.composition.elements:owner_due", ", error=CHILD_IN_DOUBT", ""),),
+        (Edit("kernel.composition.elements:cancel_element", ", error=CHILD_IN_DOUBT", ""),),
     ),
     Mutant(
         "map-children-fenced-by-none",

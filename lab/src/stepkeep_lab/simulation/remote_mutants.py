@@ -24,8 +24,8 @@ REMOTE_MUTANTS: tuple[Mutant, ...] = (
         (
             Edit(
                 "operations.remote.work_outcomes:outcome_json",
-                "if value is not None:",
-                'if value is not None and name != "where":',
+                "if value is not None and",
+                'if value is not None and name != "where" and',
             ),
         ),
     ),
@@ -46,8 +46,8 @@ REMOTE_MUTANTS: tuple[Mutant, ...] = (
         (
             Edit(
                 "operations.remote.work_outcomes:outcome_json",
-                "elif value is not None:",
-                'elif value is not None and name != "seen":',
+                "elif value is not None and",
+                'elif value is not None and name != "seen" and',
             ),
         ),
     ),

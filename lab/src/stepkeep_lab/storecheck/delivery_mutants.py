@@ -23,7 +23,7 @@ DELIVERY_MUTANTS: tuple[SqlMutant, ...] = (
     *_both(
         "course-not-moved",
         "a transition does not move the cursors of sinks that take it",
-        ("write_hot", "set last = changed.seq,", "set last = deliveries.last,"),
+        ("write_hot", "set last = moved.seq,", "set last = deliveries.last,"),
         ("advance_deliveries", "set last = ?3,", "set last = last + 0 * ?3,"),
     ),
     *_both(

@@ -21,7 +21,7 @@ TRIGGER_MUTANTS: tuple[SqlMutant, ...] = (
         "write_hot",
         "end-by-hand-unnoted",
         "an end that changes all columns is not noted for triggers",
-        "where n[i + 20] <> -1",
+        "where has_ended",
         "where false",
     ),
     _on(
@@ -29,15 +29,15 @@ TRIGGER_MUTANTS: tuple[SqlMutant, ...] = (
         "write_hot_columns",
         "end-unnoted",
         "the end of a run whose last step succeeds is not noted for triggers",
-        "where n[i + 10] <> -1",
-        "where n[i + 10] <> -1 and false",
+        "where has_ended",
+        "where has_ended and false",
     ),
     _on(
         POSTGRES,
         "write_hot_columns",
         "living-run-noted",
         "a run that goes on is noted as one that has ended",
-        "where n[i + 10] <> -1",
+        "where has_ended",
         "",
     ),
     _on(

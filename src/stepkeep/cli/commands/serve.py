@@ -187,8 +187,6 @@ OWNER = "dev"
 KEY_FILE = "dev.key"
 TOUR = "stepkeep.cli.demo.first_minute"
 """The handlers of the tour; a run of it may wait in the database from an earlier start."""
-LOG_LINES = 200
-"""How many of the last lines of `ctx.logger` the pages can show of an attempt."""
 
 
 @program.command("dev", CommandNeeds.DATABASE, policies=True)
@@ -239,12 +237,11 @@ async def _dev(
 ) -> None:
     from stepkeep.api.app import create_app
     from stepkeep.api.server import address_of, serve
-    from stepkeep.worker.settings import Settings as WorkerSettings
 
     async with open_engine(settings, policies, creates=True) as engine:
         file = Path(settings.db.removeprefix("sqlite:///")).parent / KEY_FILE
         key = await _key(engine, file, new_key)
-        given: dict[str, Any] = {**options, "settings": WorkerSettings(log_lines=LOG_LINES)}
+        given: dict[str, Any] = dict(options)
         worker = await engine.start_worker(app="dev", **given)
         if tour:
             from stepkeep.cli.demo.first_minute import begin

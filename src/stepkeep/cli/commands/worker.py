@@ -48,8 +48,8 @@ def worker(
     log_level: Annotated[str, opt("--log-level", "LEVEL", "debug, info, warning or error.")] = "info",
     log_format: Annotated[str, opt("--log-format", "FORMAT", "text, or json: one object per line.")] = "text",
     keep_log: Annotated[
-        int, opt("--keep-log", "Keep the last N lines of ctx.logger with each attempt.", min=0, max=1000)
-    ] = 0,
+        int, opt("--keep-log", "Keep N lines of ctx.logger of each attempt, in the stream log.", min=0, max=1000)
+    ] = 200,
     state_dir: Annotated[Text, opt("--state-dir", "DIR", "Keep the state files of workstreams in DIR current.")] = None,
     archive_root: ArchiveRoot = Path(),
     delete_expired: Annotated[

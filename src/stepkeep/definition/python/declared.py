@@ -4,15 +4,17 @@
 handlers. It imports no user code. The client calls the first, the service the second. `check_declared` tells where
 nothing was declared.
 
-Reads the code of a flow for what differs from replay to replay: clocks, random numbers, new ids.
+Reads the code of a flow for what differs from replay to replay (clocks, random numbers, new ids), and for threads,
+files and connections, which belong in a step.
 """
 
 from __future__ import annotations
 
 import ast
+import builtins
 import inspect
 import textwrap
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from threading import Lock
 from typing import Annotated, Any, Literal
@@ -155,6 +157,19 @@ DIFFERENT = frozenset(
 )
 """What gives another value at each call, by module and name. Everything in `MODULES` does, too."""
 MODULES = frozenset({"random", "secrets"})
+THREADS = ("threading", "concurrent", "multiprocessing", "asyncio.threads")
+IO = (
+    *("builtins.input", "io", "_io", "posix", "nt", "os", "shutil", "subprocess", "tempfile", "pathlib"),
+    *("socket", "_socket", "ssl", "select", "urllib.request", "http", "smtplib", "ftplib", "sqlite3", "_sqlite3"),
+    *("asyncio.streams", "asyncio.subprocess", "time.sleep", "requests", "httpx", "aiohttp", "psycopg", "urllib3"),
+)
+"""Modules, or names in them, that use threads, or read or write outside of the flow."""
+PURE = ("os.fspath", "posix.fspath", "pathlib.Path", "pathlib.PurePath", "io.StringIO", "_io.StringIO", "_io.BytesIO")
+"""What these modules have that does neither."""
+OF_FILES = frozenset(
+    {"open", "read_text", "read_bytes", "write_text", "write_bytes", "unlink", "mkdir", "exists", "glob"}
+)
+"""The methods of a path that look at files."""
 
 
 def flow_advice(definition: Definition, handlers: Registry) -> Iterator[Finding]:
@@ -163,9 +178,24 @@ def flow_advice(definition: Definition, handlers: Registry) -> Iterator[Finding]
         if not isinstance(step.growth, Flow) or not isinstance(step.executor, Handler):
             continue
         spec = handlers.get(step.executor.name)
-        for name, line in () if spec is None else _different(spec.function):
-            said = f"The flow `{step.name}` calls `{name}()` in line {line}: a replay gets another value, and may fail."
-            yield Finding(("steps", number, "name"), said, f"Write `await ctx.once(NAME, {name})`: it is recorded.")
+        for name, line, kind in () if spec is None else _different(spec.function):
+            meant, hint = KINDS_OF_CALLS[kind]
+            said = f"The flow `{step.name}` calls `{name}()` in line {line}: {meant}."
+            yield Finding(("steps", number, "name"), said, hint.format(name=name))
+
+
+KINDS_OF_CALLS = {
+    "different": ("a replay gets another value, and may fail", "Write `await ctx.once(NAME, {name})`: it is recorded."),
+    "thread": (
+        "a replay starts it again, and its result is not recorded",
+        "Call a handler instead: `await ctx.step(...)` runs `def` functions in threads.",
+    ),
+    "outside": (
+        "a replay does it again",
+        "Make the call in a step, `await ctx.step(...)`; a short one may stand in `await ctx.once(NAME, FUNCTION)`.",
+    ),
+}
+"""What each kind of call means in a flow, and what to write instead."""
 
 
 _parsing = Lock()
@@ -173,7 +203,7 @@ _parsing = Lock()
 
 
 @lru_cache(maxsize=1024)
-def _different(function: Callable[..., Any]) -> tuple[tuple[str, int], ...]:
+def _different(function: Callable[..., Any]) -> tuple[tuple[str, int, str], ...]:
     plain = inspect.unwrap(function)
     try:
         lines, first = inspect.getsourcelines(plain)
@@ -186,7 +216,8 @@ def _different(function: Callable[..., Any]) -> tuple[tuple[str, int], ...]:
         known.pop(own, None)
     calls = (call for statement in getattr(tree, "body", ()) for call in _calls(statement))
     found = ((ast.unparse(call.func), call.lineno + first - 1, _called(call.func, known)) for call in calls)
-    return tuple((name, line) for name, line, origin in found if _differs(origin))
+    kinds = ((name, line, _kind_of(origin)) for name, line, origin in found)
+    return tuple((name, line, kind) for name, line, kind in kinds if kind is not None)
 
 
 def _calls(node: ast.AST) -> Iterator[ast.Call]:
@@ -201,18 +232,34 @@ def _calls(node: ast.AST) -> Iterator[ast.Call]:
 
 def _called(function: ast.expr, known: Mapping[str, Any]) -> str:
     """Module and name of what is called, followed through the names of the program; empty if that is not certain."""
+    if isinstance(function, ast.Attribute) and isinstance(function.value, ast.Call):
+        # `Path("report").read_text()`: a method of what a class has made.
+        made = _called(function.value.func, known)
+        return f"{made}.{function.attr}" if made.startswith("pathlib.") and function.attr in OF_FILES else ""
     first, *rest = ast.unparse(function).split(".")
-    found = known.get(first)
+    found = known.get(first, getattr(builtins, first, None))
     for name in rest:
         # Modules and classes alone: an attribute of anything else may be computed.
         found = getattr(found, name, None) if inspect.ismodule(found) or inspect.isclass(found) else None
-    if found is None or inspect.isclass(found):
-        # A class makes a value; that of `random.Random(7)` has a seed.
+    if found is None:
         return ""
+    if inspect.isclass(found):
+        # A class makes a value; that of `random.Random(7)` has a seed.
+        return "" if found.__module__ in MODULES else f"{found.__module__}.{found.__qualname__}"
     owner = getattr(found, "__self__", None)
     home = found if getattr(found, "__module__", None) else owner if inspect.isclass(owner) else type(owner)
     return f"{home.__module__}.{getattr(found, '__qualname__', '')}"
 
 
-def _differs(origin: str) -> bool:
-    return origin in DIFFERENT or origin.partition(".")[0] in MODULES
+def _kind_of(origin: str) -> str | None:
+    """What a call of this means for a replay; None if nothing."""
+    if origin in DIFFERENT or origin.partition(".")[0] in MODULES:
+        return "different"
+    if _is_below(origin, THREADS):
+        return "thread"
+    is_path = origin.startswith("pathlib.") and origin.rpartition(".")[2] in OF_FILES
+    return "outside" if is_path or (_is_below(origin, IO) and not _is_below(origin, PURE)) else None
+
+
+def _is_below(origin: str, names: Sequence[str]) -> bool:
+    return any(origin == name or origin.startswith(f"{name}.") for name in names)

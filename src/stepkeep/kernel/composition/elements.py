@@ -126,15 +126,20 @@ def owner_due(draft: Draft, owner: Step) -> Settled | None:
             return None
         return _next_of_loop(draft, owner, grown)
     for row in _unsettled(draft, owner) if owner.unmet else ():
-        if awaits_child(draft, row):
-            recall(draft, row)
-            draft.move(row, StepTrigger.CANCELLED, of=owner.no, error=CHILD_IN_DOUBT)
-        else:
-            cancel_step(draft, row, of=owner.no)
+        cancel_element(draft, row, owner.no)
     owner = replace(owner, unmet=0)
     if grown.stops:
         return _fail(draft, owner)
     return fail_for_good(draft, owner, DEADLINE, Category.TIMEOUT, OUT_OF_TIME)
+
+
+def cancel_element(draft: Draft, row: Step, owner: int) -> None:
+    """End an element that its owner awaits no longer: a child is called back, and what a worker does is in doubt."""
+    if awaits_child(draft, row):
+        recall(draft, row)
+        draft.move(row, StepTrigger.CANCELLED, of=owner, error=CHILD_IN_DOUBT)
+    else:
+        cancel_step(draft, row, of=owner)
 
 
 # -- maps --------------------------------------------------------------------------------------------------------------

@@ -7,15 +7,15 @@ calls it for reports, `elements` for the ends of calls.
 
 from __future__ import annotations
 
-from typing import TypedDict
+from typing import NotRequired, TypedDict
 
 import msgspec
 from msgspec.structs import replace
 
 from stepkeep.kernel.composition.child_runs import CONTINUE
-from stepkeep.kernel.composition.elements import owner_due
+from stepkeep.kernel.composition.elements import cancel_element, owner_due
 from stepkeep.kernel.decide.decision import Accepted, Reply
-from stepkeep.kernel.decide.draft import Draft
+from stepkeep.kernel.decide.draft import HOP_BITS, Draft
 from stepkeep.kernel.decide.failure import FAILED, Settled, fail_for_good
 from stepkeep.kernel.decide.progress import open_step, settle
 from stepkeep.kernel.definition import Flow
@@ -23,7 +23,7 @@ from stepkeep.kernel.errors import Conflict
 from stepkeep.kernel.machine.events import CodeChanged
 from stepkeep.kernel.machine.outcomes import NewCall, Suspended
 from stepkeep.kernel.machine.rows import Called, Grown, Note, Step, is_unfit
-from stepkeep.kernel.machine.states import AttemptState, Category, RunState, StepState
+from stepkeep.kernel.machine.states import STEP_TERMINAL, AttemptState, Category, RunState, StepState
 from stepkeep.kernel.machine.tables import StepTrigger
 
 
@@ -34,7 +34,11 @@ def suspend(draft: Draft, step: Step, outcome: Suspended) -> Settled | None:
     known = None if step.note is None else step.note.grown
     limit = None if growth.deadline is None else draft.now + growth.deadline
     grown = Grown(count=0, deadline=limit) if known is None else known
-    count = grown.count + len(outcome.calls)
+    if grown.deadline is None:
+        # An earlier run began it: the time for its calls begins with the first suspension here.
+        grown = replace(grown, deadline=limit)
+    settled = settled_calls(step)
+    places, count = places_of(grown, len(outcome.calls))
     if count > growth.max:
         return _fail(draft, step, outcome, too_many_calls(growth))
     if not outcome.calls and not step.unmet and outcome.seen >= grown.count:
@@ -43,7 +47,6 @@ def suspend(draft: Draft, step: Step, outcome: Suspended) -> Settled | None:
     if draft.state is RunState.STOPPING:
         draft.move(step, StepTrigger.CANCELLED)
         return None
-    settled = grown.count - step.unmet
     waiting = draft.move(
         replace(step, unmet=step.unmet + len(outcome.calls)),
         StepTrigger.CHILDREN_STARTED,
@@ -53,6 +56,8 @@ def suspend(draft: Draft, step: Step, outcome: Suspended) -> Settled | None:
             grown=replace(
                 grown,
                 count=count,
+                free=grown.free[len(outcome.calls) :],
+                kept=tuple([one for one in grown.kept if one.place not in places]),
                 code=outcome.code or grown.code,
                 seen=outcome.seen,
                 continues=grown.continues or any(call.kind == CONTINUE for call in outcome.calls),
@@ -62,12 +67,41 @@ def suspend(draft: Draft, step: Step, outcome: Suspended) -> Settled | None:
     )
     if grown.deadline is not None and grown.deadline <= draft.now:
         return owner_due(draft, waiting)
-    for index, call in enumerate(outcome.calls, grown.count):
-        settle(draft, open_step(draft, _add(draft, step.no, index, call), of=step.no))
-    if settled > outcome.seen:
-        # One of its calls has settled since the worker looked: nothing else would wake it.
-        _wake(draft, draft.step(step.no))
+    for index, call in zip(places, outcome.calls, strict=True):
+        added = _add(draft, step.no, index, call, kept_key(grown, index, call))
+        if index not in outcome.cancels:
+            settle(draft, open_step(draft, added, of=step.no))
+    _cancel(draft, step.no, outcome.cancels)
+    owner = draft.step(step.no)
+    if settled > outcome.seen or not owner.unmet:
+        # One of its calls has settled since the worker looked, or it awaits none: nothing else would wake it.
+        _wake(draft, owner)
     return None
+
+
+def _cancel(draft: Draft, no: int, places: tuple[int, ...]) -> None:
+    """End these calls of a flow. One that has settled stays as it is, and is undone with the run like every other."""
+    segment = draft.plan.steps[no].segment
+    assert segment is not None
+    numbers = [segment.element(place) for place in places]
+    draft.require(numbers)
+    for row in map(draft.step, numbers):
+        if row.state in STEP_TERMINAL:
+            continue
+        cancel_element(draft, row, no)
+        owner = draft.step(no)
+        draft.put(replace(owner, unmet=owner.unmet - 1))
+
+
+def cancelled_now(draft: Draft, no: int, outcome: Suspended) -> list[tuple[int, int]]:
+    """Numbers and fences of the calls that this decision has cancelled, if no other end came since the worker looked:
+    then the flow knows every end that is on record."""
+    owner, segment = draft.step(no), draft.plan.steps[no].segment
+    assert segment is not None
+    rows = [draft.step(segment.element(place)) for place in outcome.cancels]
+    found = [row for row in rows if row.state is StepState.CANCELLED and (row.settled or 0) >> HOP_BITS == draft.seq]
+    found.sort(key=lambda row: row.settled or 0)
+    return [(row.no, row.fence) for row in found] if settled_calls(owner) == outcome.seen + len(found) else []
 
 
 def too_many_calls(growth: Flow) -> str:
@@ -78,30 +112,58 @@ def too_many_calls(growth: Flow) -> str:
 def settled_calls(step: Step) -> int:
     """How many of the calls of a flow have settled."""
     grown = None if step.note is None else step.note.grown
-    return 0 if grown is None else grown.count - step.unmet
+    return 0 if grown is None else grown.count - len(grown.free) - step.unmet
+
+
+def places_of(grown: Grown, calls: int) -> tuple[list[int], int]:
+    """The places of so many new calls, and how many places there are then: calls that an earlier run made and this one
+    did not adopt come first, because the flow makes its calls in the same order."""
+    filled = grown.free[:calls]
+    count = grown.count + calls - len(filled)
+    return [*filled, *range(grown.count, count)], count
+
+
+def kept_key(grown: Grown, place: int, call: NewCall) -> str | None:
+    """The run whose idempotency key a call keeps: it is the call of that run at this place, with equal arguments."""
+    made = (place, call.kind, call.name, call.digest)
+    return next((one.run for one in grown.kept if (one.place, one.kind, one.name, one.digest) == made), None)
+
+
+def made_calls(step: Step, outcome: Suspended) -> int:
+    """How many calls a flow has made with this report."""
+    grown = None if step.note is None else step.note.grown
+    return places_of(grown or Grown(count=0), len(outcome.calls))[1]
 
 
 class CallRecord(TypedDict):
-    """A call of a flow as the journal has it."""
+    """A call of a flow as the journal has it. `key`: the run whose idempotency key it keeps."""
 
     kind: str
     name: str
     arguments: str | None
     step: msgspec.Raw
+    key: NotRequired[str]
 
 
 class GrownRecord(TypedDict):
-    """What a flow has called."""
+    """What a flow has called, and the places of the calls that it has cancelled."""
 
     calls: list[CallRecord]
+    cancels: NotRequired[list[int]]
 
 
-def calls_told(outcome: Suspended) -> list[CallRecord]:
+def calls_told(step: Step, outcome: Suspended) -> GrownRecord:
     """The new calls as the journal has them: what a judge needs to follow their steps."""
-    return [
+    calls: list[CallRecord] = [
         {"kind": call.kind, "name": call.name, "arguments": call.digest, "step": msgspec.Raw(call.step.encode())}
         for call in outcome.calls
     ]
+    grown = None if step.note is None else step.note.grown
+    if grown is not None and grown.kept:
+        for place, call, one in zip(places_of(grown, len(calls))[0], outcome.calls, calls, strict=True):
+            if (key := kept_key(grown, place, call)) is not None:
+                one["key"] = key
+    return {"calls": calls, "cancels": list(outcome.cancels)} if outcome.cancels else {"calls": calls}
 
 
 def _fail(draft: Draft, step: Step, outcome: Suspended, said: str) -> Settled | None:
@@ -111,7 +173,7 @@ def _fail(draft: Draft, step: Step, outcome: Suspended, said: str) -> Settled | 
     return fail_for_good(draft, step, FAILED, category, said, attempts=step.attempts + 1)
 
 
-def _add(draft: Draft, owner: int, index: int, call: NewCall) -> Step:
+def _add(draft: Draft, owner: int, index: int, call: NewCall, key: str | None) -> Step:
     segment, run = draft.plan.steps[owner].segment, draft.snapshot.run
     assert segment is not None
     called = Called(
@@ -122,6 +184,7 @@ def _add(draft: Draft, owner: int, index: int, call: NewCall) -> Step:
         step=call.step,
         queue=call.queue,
         undo_queue=call.undo_queue,
+        key=key,
     )
     return draft.add(
         Step(

@@ -15,7 +15,15 @@ from msgspec.structs import replace
 
 from stepkeep.kernel.composition.added import add_rows, await_added, is_stopping, misfit_of_added, open_added, owner_of
 from stepkeep.kernel.composition.child_runs import ask_for_successor
-from stepkeep.kernel.composition.flows import GrownRecord, calls_told, settled_calls, suspend, tried_code
+from stepkeep.kernel.composition.flows import (
+    GrownRecord,
+    calls_told,
+    cancelled_now,
+    made_calls,
+    settled_calls,
+    suspend,
+    tried_code,
+)
 from stepkeep.kernel.decide.decision import Accepted, Reply
 from stepkeep.kernel.decide.draft import Draft
 from stepkeep.kernel.decide.failure import FAILED, RULES, Settled, fail_for_good
@@ -43,7 +51,7 @@ from stepkeep.kernel.machine.outcomes import (
     Waiting,
 )
 from stepkeep.kernel.machine.rows import Note, Step
-from stepkeep.kernel.machine.states import AttemptState, Category, ErrorClass, Phase, RunState, StepState
+from stepkeep.kernel.machine.states import STEP_TERMINAL, AttemptState, Category, ErrorClass, Phase, RunState, StepState
 from stepkeep.kernel.machine.tables import RunTrigger, StepTrigger
 from stepkeep.kernel.people.eligibility import claim_objection
 from stepkeep.kernel.plan import PlannedStep
@@ -148,7 +156,9 @@ def report(draft: Draft, event: StepReported) -> Reply:
             f"step {event.no} of run {event.run_id} has seen {outcome.seen} ends of calls; "
             f"{settled_calls(step)} of its calls have settled"
         )
-    asked: Mapping[str, Any] | None = _asked_for(outcome, planned)
+    if isinstance(outcome, Suspended) and any(not 0 <= place < made_calls(step, outcome) for place in outcome.cancels):
+        raise InvalidInput(f"step {event.no} of run {event.run_id} cancels calls that it has not made")
+    asked: Mapping[str, Any] | None = _asked_for(outcome, planned, step)
     if event.streams:
         asked = {**(asked or {}), "streams": end_streams(draft, event)}
     draft.caused_by("step_reported", event.actor, asked)
@@ -157,7 +167,9 @@ def report(draft: Draft, event: StepReported) -> Reply:
     if after.state is StepState.RETRYING and after.due_at is not None:
         return Accepted({"state": after.state, "due_in": after.due_at - draft.now})
     if after.settled is not None and planned.call is not None:
-        return Accepted({"state": after.state, "settled": after.settled})
+        return Accepted({"state": after.state, "settled": after.settled, "at": draft.now})
+    if isinstance(outcome, Suspended) and outcome.cancels and after.state not in STEP_TERMINAL:
+        return Accepted({"state": after.state, "cancelled": cancelled_now(draft, event.no, outcome), "at": draft.now})
     return Accepted({"state": after.state})
 
 
@@ -177,7 +189,7 @@ class ReportRecord(TypedDict, total=False):
     error_class: str
 
 
-def _asked_for(outcome: Outcome, planned: PlannedStep) -> ReportRecord | None:
+def _asked_for(outcome: Outcome, planned: PlannedStep, step: Step) -> ReportRecord | None:
     """What the report asks for beyond the definition; the journal keeps it, so that a judge can re-enact it."""
     if type(outcome) is Completed:
         return None
@@ -196,7 +208,8 @@ def _asked_for(outcome: Outcome, planned: PlannedStep) -> ReportRecord | None:
             waits["until"] = outcome.enough
         return waits
     if isinstance(outcome, Suspended):
-        return {"plan_grown": {planned.name: {"calls": calls_told(outcome)}}} if outcome.calls else None
+        is_told = outcome.calls or outcome.cancels
+        return {"plan_grown": {planned.name: calls_told(step, outcome)}} if is_told else None
     if not isinstance(outcome, Failed):
         return None
     asked: ReportRecord = {} if outcome.unfit is None else {"unfit": outcome.unfit}
@@ -330,6 +343,8 @@ def _failed(draft: Draft, step: Step, outcome: Failed) -> Settled | None:
         # The words of a handler, which did run.
         error = f"failed: {error}"
     draft.close_attempt(step, AttemptState.FAILED, outcome, category=category, error=error)
+    if outcome.blames is not None and step.note is not None and step.note.grown is not None:
+        step = draft.noted(step, grown=replace(step.note.grown, blames=outcome.blames))
     if category is Category.GOVERNANCE and _asks_people(draft, step):
         hold_reported(draft, step, error)
         return None

@@ -111,6 +111,16 @@ def take(rule: LimitRule, revision: int, use: KeyUse, asked: Demand, now: int) -
     )
 
 
+def room_of(rule: LimitRule, held: int, tat: int, most: int, now: int | None) -> int:
+    """How many claims a key may have places for: `most` at most, and at least one, which tells why it has none.
+    Without a time, its rate is not asked."""
+    if rule.running is not None:
+        most = min(most, rule.running - held)
+    if rule.rate is not None and now is not None:
+        most = min(most, (now - max(tat, now) + _interval(rule, rule.burst)) * rule.rate // rule.period)
+    return max(1, most)
+
+
 def _weight(rule: LimitRule, asked: Demand) -> int:
     """What a claim weighs. One that weighs more than the limit has it alone, because it would wait for ever."""
     return asked.limit.weight if rule.running is None else min(asked.limit.weight, rule.running)

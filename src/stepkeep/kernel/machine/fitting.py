@@ -108,6 +108,8 @@ def _is_usual(outcome: Suspended) -> bool:
     """Whether the report of a flow is certainly valid: nearly every one, and each field by itself would take long."""
     if type(outcome.calls) is not tuple or type(outcome.seen) is not int or type(outcome.code) is not str:
         return False
+    if outcome.cancels and any(type(place) is not int for place in outcome.cancels):
+        return False
     for call in outcome.calls:
         short = (call.kind, call.name, call.digest) if type(call) is NewCall else (None,)
         if any(type(one) is not str or not 0 < len(one) <= MAX_NAME or not one.isprintable() for one in short):

@@ -20,7 +20,7 @@ from stepkeep.kernel.machine.events import LimitGrant
 from stepkeep.kernel.machine.rows import Step
 from stepkeep.operations.limits.rules import NO_RULE, Rules
 from stepkeep.store.change import LimitChange, Loaded
-from stepkeep.store.rows import LimitHold, LimitKey, LimitKeyRow, LimitLine, LimitWait, ResourceWaiter
+from stepkeep.store.rows import LimitHold, LimitKey, LimitLine, LimitWait, ResourceWaiter
 
 LOOK_AGAIN_US = 1_000_000
 """A new line is looked at once more after this time: the rule of its key may have changed while its step was parked."""
@@ -168,8 +168,3 @@ def _hold(step: Step, name: str, grant: LimitGrant) -> LimitHold:
         step=name,
         held_at=step.claimed_at or 0,
     )
-
-
-def room_of(rule: LimitRule, row: LimitKeyRow, most: int) -> int:
-    """How many parked steps a claim looks at under a key: as many as there are places, and at least one."""
-    return max(1, most if rule.running is None else min(most, rule.running - row.held))

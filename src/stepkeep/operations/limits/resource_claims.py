@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 import msgspec
 
 from stepkeep.kernel.decide.decision import Accepted, Claimer, Need, Snapshot
-from stepkeep.kernel.decide.limits import asked_of
+from stepkeep.kernel.decide.limits import asked_of, room_of
 from stepkeep.kernel.decide.resources import EXCLUSIVE, SHARED, awaits_resources, is_parked, resources_of
 from stepkeep.kernel.definition import Amount
 from stepkeep.kernel.errors import NotAllowed
@@ -22,7 +22,7 @@ from stepkeep.kernel.machine.events import Event, ResourceGrant, StepClaimed
 from stepkeep.kernel.machine.rows import Run, Step
 from stepkeep.kernel.people.may_act import ruled_out
 from stepkeep.kernel.plan import Plan, PlannedStep
-from stepkeep.operations.limits.grants import KeyGrants, room_of
+from stepkeep.operations.limits.grants import KeyGrants
 from stepkeep.operations.limits.rules import NO_RULE, Rules
 from stepkeep.operations.pipeline.batch import Answer, DecisionBatch
 from stepkeep.operations.pipeline.plans import PlanCache
@@ -371,12 +371,13 @@ async def find_claims(
     limit: int,
     run: RunKey | None,
     passed_over: PassedOver,
+    now: int | None = None,
 ) -> Found:
     """Waiting steps that can have their resources as it stands now, and lines that are to be looked at. Nothing is
     locked: the claim counts and asks again. Steps that are passed over for the owner are left out, however many they
     are."""
     found = Found(alone=run is not None)
-    await _find_parked(store, rules, claimer, limit, run, found)
+    await _find_parked(store, rules, claimer, limit, run, found, now)
     counted: dict[str, Counted] = {}
     # A step that was parked, held back by a pause and is ready again stands in its line and waits beside it.
     parked = {(one.tenant, one.run_id, one.no) for one in found.waiting}
@@ -414,7 +415,13 @@ async def _know(store: Store, rules: RecentReads[Rules], tenant: str, found: Fou
 
 
 async def _find_parked(
-    store: Store, rules: RecentReads[Rules], claimer: Claimer, limit: int, run: RunKey | None, found: Found
+    store: Store,
+    rules: RecentReads[Rules],
+    claimer: Claimer,
+    limit: int,
+    run: RunKey | None,
+    found: Found,
+    now: int | None,
 ) -> None:
     """The parked steps that may have a place by now: the first ones of each line that is to be looked at, as many as
     its key has places."""
@@ -429,7 +436,7 @@ async def _find_parked(
     for line, row in await store.limits.find_due(claimer.queues, MOST_LINES):
         await _know(store, rules, line.tenant, found)
         rule = found.rules[line.tenant].get(line.name, NO_RULE).of(line.key)
-        room = room_of(rule, row, limit)
+        room = room_of(rule, row.held, row.tat, limit, now)
         first = await store.limits.find_parked(line, room)
         found.waiting += first
         found.lines.append((line, len(first) < room))

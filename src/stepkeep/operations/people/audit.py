@@ -16,6 +16,7 @@ from contextvars import ContextVar
 from typing import Annotated, Any, Final, Literal
 
 import msgspec
+from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 from uuid_utils import uuid7
 
@@ -53,6 +54,9 @@ CHECKED: Final = 5_000
 FREQUENT: Final = frozenset({"start", "send", "run", "rerun", "triggers.emit", "hooks.receive"})
 """Operations of programs, which come in numbers: their entries are written behind them."""
 
+TIMES: Final = frozenset({"valid_from", "valid_to", "expires_at", "old_ends_at"})
+"""Details of changes of people that are times; the body has them as numbers."""
+
 OWN_RECORD: Final = ("users.", "keys.", "tenants.")
 """Operations that write the journal of people in their own transaction; only their refusals are written here."""
 
@@ -82,6 +86,7 @@ class AuditEntry(Answer, kw_only=True):
     request_id: str | None
     address: str | None
     source: Literal["audit", "people"]
+    detail: Annotated[dict[str, Any] | UnsetType, says("What a change of people was: the role, the delegate.")] = UNSET
 
 
 class AuditChain(Answer, kw_only=True):
@@ -356,7 +361,14 @@ def _people_view(one: SealedPeopleEntry) -> AuditEntry:
         request_id=entry.detail.get("request"),
         address=entry.detail.get("address"),
         source="people",
+        detail=detail_of(entry),
     )
+
+
+def detail_of(entry: PeopleEntry) -> dict[str, Any]:
+    """What a change of people was, as answers tell it."""
+    told = {name: value for name, value in entry.detail.items() if name != "secret"}
+    return {name: instant(value) if name in TIMES else value for name, value in told.items()}
 
 
 def _read_cursor(cursor: str | None) -> tuple[int, str]:

@@ -14,7 +14,7 @@ from msgspec import UNSET, UnsetType
 from stepkeep.kernel.people.authority import Caller
 from stepkeep.operations.answers import Answer, Moment, Next
 from stepkeep.operations.instants import instant
-from stepkeep.operations.people.audit import REQUEST
+from stepkeep.operations.people.audit import REQUEST, detail_of
 from stepkeep.operations.pipeline.group_commit import again_if_contended
 from stepkeep.store.principals import (
     ApiKey,
@@ -30,9 +30,6 @@ from stepkeep.store.principals import (
     seal_people_entry,
 )
 from stepkeep.store.protocol import Store
-
-TIMES = frozenset({"valid_from", "valid_to", "expires_at", "old_ends_at"})
-"""Details that are times; the body has them as numbers."""
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True):
@@ -147,7 +144,6 @@ def entry_view(one: SealedPeopleEntry) -> HistoryEntry:
         entry = open_people_entry(one)
     except msgspec.MsgspecError:
         return HistoryEntry(seq=one.seq, at=instant(one.at), event="(unreadable)", subject=one.subject, by="")
-    told = {name: value for name, value in entry.detail.items() if name != "secret"}
     return HistoryEntry(
         seq=entry.seq,
         at=instant(entry.at),
@@ -155,6 +151,6 @@ def entry_view(one: SealedPeopleEntry) -> HistoryEntry:
         subject=entry.subject,
         by=entry.actor,
         vouched_by=entry.vouched_by,
-        detail={name: instant(value) if name in TIMES else value for name, value in told.items()},
+        detail=detail_of(entry),
         hash=one.hash.hex(),
     )

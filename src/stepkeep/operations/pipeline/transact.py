@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
+from heapq import heappop, heappush
 from math import inf
 from typing import Protocol, TypeVar
 
@@ -53,6 +54,12 @@ MOST_HIDDEN = 10_000
 
 RESOURCES_SECONDS = 1.0
 """How often a process that claims reads whether steps wait for resources."""
+
+MOST_LINES_DUE = 1_000
+"""Of how many lines under limits a process remembers when they are due; it reads of the others."""
+
+MOMENT = 0.001
+"""The least time until a line is due."""
 
 LOCKED_CLAIM_SECONDS = 2.0
 """How long a process claims with row locks after a conflict: an optimistic claim would conflict again."""
@@ -186,6 +193,8 @@ class Transactor:
         self.steps_wait = False
         """Whether steps were set aside when this process looked last."""
         self._waiters_read_at = -inf
+        self._lines_due: list[float] = []
+        """When lines under limits are due that this process has written, the first one first."""
         self._resources_served = False
         self._passed_over = PassedOver(monotonic)
         self.limit_rules: RecentReads[Rules] = RecentReads(RuleReader().read, FRESH_SECONDS, monotonic)
@@ -238,7 +247,15 @@ class Transactor:
         if self.has_database and now - self._waiters_read_at >= RESOURCES_SECONDS:
             self._waiters_read_at = now
             self.steps_wait = await self.store.resources.has_waiting() or await self.store.limits.has_due()
+        while self._lines_due and self._lines_due[0] <= now:
+            heappop(self._lines_due)
+            self.steps_wait = True
         return self.steps_wait
+
+    @property
+    def line_due_in(self) -> float:
+        """In how many seconds a line under a limit is due, as far as this process knows: its rate has a place then."""
+        return max(MOMENT, self._lines_due[0] - self._monotonic()) if self._lines_due else inf
 
     async def _claim_aside(self, claimer: Claimer, limit: int, run: RunKey | None) -> list[Claim]:
         """Claim steps that are set aside: their resources are free, and the owner may execute them. A claim of other
@@ -248,7 +265,9 @@ class Transactor:
         if passed_over.rests((claimer.owner, claimer.queues, run)):
             return []
         while looked < MOST_HIDDEN:
-            found = await find_claims(self.store, self.plans, self.limit_rules, claimer, limit, run, passed_over)
+            now = self.clock.now()
+            now = None if now is None else now + self.store.clock_offset
+            found = await find_claims(self.store, self.plans, self.limit_rules, claimer, limit, run, passed_over, now)
             if not found:
                 return []
             looked += len(found.waiting) + len(found.lines)
@@ -432,6 +451,9 @@ class Transactor:
         if self.plans.sets_aside and (write.limits.ended or _sets_aside(write)):
             self.steps_wait = True
             self._passed_over.wake()
+        for line in (*write.limits.begun, *write.limits.lines):
+            if line.due_at is not None and len(self._lines_due) < MOST_LINES_DUE:
+                heappush(self._lines_due, self._monotonic() + (line.due_at - loaded.now) / 1_000_000)
         if self.spans is not None:
             self.spans.committed(write, loaded)
 

@@ -20,7 +20,7 @@ from stepkeep.definition.native.added import AddedStep, complaint, read_added
 from stepkeep.definition.python.calls import ReadCall, read_call, written_call
 from stepkeep.definition.python.registry import Registry
 from stepkeep.kernel.composition.child_runs import CONTINUE
-from stepkeep.kernel.composition.flows import too_many_calls
+from stepkeep.kernel.composition.flows import places_of, too_many_calls
 from stepkeep.kernel.definition import Flow
 from stepkeep.kernel.errors import DefinitionError, InvalidInput
 from stepkeep.kernel.machine.outcomes import Added, Failed, NewCall, Outcome, Suspended
@@ -51,7 +51,7 @@ def written_calls(outcome: Suspended, asked: Sequence[NewStep], registry: Regist
             f"its {len(calls)} new calls come to {size} bytes, and a worker without the database reports at most "
             f"{most_bytes} at once. Make fewer calls at a time: ctx.map with in_flight does."
         )
-    return AskedCalls(calls=calls, seen=outcome.seen, code=outcome.code, cost=outcome.cost, emit=outcome.emit)
+    return AskedCalls(**{name: getattr(outcome, name) for name in outcome.__struct_fields__} | {"calls": calls})
 
 
 def is_long(outcome: AskedCalls) -> bool:
@@ -75,16 +75,20 @@ def read_asked(
         raise InvalidInput(
             f"the flow {planned.name} has seen {outcome.seen} ends of calls, and made {grown.count} calls."
         )
-    if grown.count + len(outcome.calls) > flow.max:
+    places, count = places_of(grown, len(outcome.calls))
+    if any(place >= count for place in outcome.cancels):
+        raise InvalidInput(f"the flow {planned.name} cancels calls that it has not made.")
+    if count > flow.max:
         error = too_many_calls(flow)
         return Failed(category=Category.VALIDATION, error=error, final=True, cost=outcome.cost), []
-    calls = [_read(place, call, planned.name) for place, call in enumerate(outcome.calls, grown.count)]
+    calls = [_read(place, call, planned.name) for place, call in zip(places, outcome.calls, strict=True)]
     if calls and grown.continues:
         raise InvalidInput(f"the flow {planned.name} has continued as new; it makes no more calls.")
     for call in calls:
         if call.kind == CONTINUE:
             _check_continuing(call, calls, plan, is_last=outcome.seen == grown.count)
-    bare = Suspended(seen=outcome.seen, code=outcome.code, cost=outcome.cost, emit=outcome.emit)
+    said = {name: getattr(outcome, name) for name in Suspended.__struct_fields__}
+    bare = Suspended(**said | {"calls": ()})
     return bare, calls
 
 

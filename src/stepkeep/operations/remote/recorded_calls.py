@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
+from stepkeep.kernel.decide.draft import HOP_BITS
 from stepkeep.kernel.machine.journal import Cause, Hop
 from stepkeep.kernel.machine.rows import Called, Step
 from stepkeep.kernel.machine.states import STEP_TERMINAL, StepState
@@ -31,15 +32,18 @@ PAGE_BYTES = 1024 * 1024
 READ_AT_ONCE = 50
 """How many results are read together, before the size of a page is known."""
 
+READ_ENTRIES = 1_000
+
 Value = Callable[[RunKey, bytes], Awaitable[bytes]]
 
 
 class RecordedCall(NamedTuple):
-    """A call, when it ended among the calls of its run (None: it has not), and its result."""
+    """A call, when it ended among the calls of its run (None: it has not), its result, and the moment of its end."""
 
     row: Step
     settled: int | None
     output: bytes | None
+    at: int | None
 
 
 class CallPage(NamedTuple):
@@ -61,7 +65,8 @@ class CallReader:
         """All calls of a claimed flow."""
         rows = await self._rows(claim)
         outputs = await self._outputs(claim, rows, self._value)
-        return [RecordedCall(row, _settled(row), outputs.get(row.no)) for row in rows]
+        times = await self._times(claim, rows)
+        return [RecordedCall(row, _settled(row), outputs.get(row.no), times.get(row.no)) for row in rows]
 
     async def page(self, claim: Claim, start: int, until: int | None, value: Value) -> CallPage:
         """The calls from this place on, as far as they fit, as they were at the moment `until` (None: now). `value`
@@ -71,13 +76,15 @@ class CallReader:
             until = max((row.settled or 0 for row in rows), default=0)
         found: list[RecordedCall] = []
         size, end = 0, min(len(rows), start + PAGE_CALLS)
+        times = await self._times(claim, rows[start:end])
         for first in range(start, end, READ_AT_ONCE):
             some = rows[first : min(first + READ_AT_ONCE, end)]
             ended = {row.no: settled for row in some if (settled := _settled(row)) is not None and settled <= until}
             outputs = await self._outputs(claim, [row for row in some if row.no in ended], value)
             for row in some:
                 output = outputs.get(row.no)
-                found.append(RecordedCall(row, ended.get(row.no), output))
+                settled = ended.get(row.no)
+                found.append(RecordedCall(row, settled, output, None if settled is None else times.get(row.no)))
                 size += len(output or b"")
                 if size > PAGE_BYTES:
                     return _page(found, until, start, len(rows))
@@ -94,6 +101,17 @@ class CallReader:
         wants = [(*key, row.no) for row in rows if row.state is StepState.SUCCEEDED]
         found = await self._store.read_outputs(wants) if wants else {}
         return {no: None if output is None else await value(key, output) for (_, _, no), output in found.items()}
+
+    async def _times(self, claim: Claim, rows: Sequence[Step]) -> dict[int, int]:
+        """When the calls that have ended did, by their numbers: the moments of their entries in the journal."""
+        ended = {row.no: settled >> HOP_BITS for row in rows if (settled := _settled(row)) is not None}
+        moments: dict[int, int] = {}
+        after, last = min(ended.values(), default=0) - 1, max(ended.values(), default=-1)
+        while after < last:
+            entries = await self._store.read_journal(claim.tenant, claim.run_id, after, READ_ENTRIES)
+            moments.update((entry.seq, entry.at) for entry in entries)
+            after = entries[-1].seq if entries else last
+        return {no: moments[seq] for no, seq in ended.items() if seq in moments}
 
     async def _value(self, key: RunKey, payload: bytes) -> bytes:
         return await self._payloads.value(*key, payload)

@@ -135,6 +135,7 @@ class WorkCall(Answer, kw_only=True):
     digest: str
     state: StepState
     settled: int | UnsetType = UNSET
+    at: Annotated[int | UnsetType, says("When its end was recorded, in microseconds.")] = UNSET
     category: Category | UnsetType | None = UNSET
     error: str | UnsetType | None = UNSET
     output: Payload | UnsetType = UNSET
@@ -270,11 +271,12 @@ def claimed(claim: Claim, lease_us: int | None, **more: Any) -> ClaimedStep:
 def recorded(page: CallPage) -> RecordedCalls:
     """A page of calls."""
     told = []
-    for row, settled, output in page.calls:
+    for row, settled, output, at in page.calls:
         call = None if row.note is None else row.note.call
         assert call is not None
         made: dict[str, Any] = {"kind": call.kind, "name": call.name, "digest": call.digest}
         made |= {} if settled is None else {"settled": settled, "category": row.category, "error": row.error}
+        made |= {} if at is None else {"at": at}
         made |= {} if output is None else {"output": Payload(output)}
         told.append(WorkCall(no=row.no, fence=row.fence, state=row.state, **made))
     return RecordedCalls(calls=told, until=page.until, following=page.following)

@@ -31,7 +31,7 @@ from stepkeep.operations.remote.asked_calls import AskedCalls, Proposed
 KINDS: dict[str, tuple[type[Outcome], dict[str, str]]] = {
     "completed": (Completed, {"output": "output", "token_sha256": "token"}),
     "then": (Proposed, {"steps": "steps", "output": "output"}),
-    "suspended": (AskedCalls, {"calls": "calls", "seen": "seen", "code": "code"}),
+    "suspended": (AskedCalls, {"calls": "calls", "seen": "seen", "code": "code", "cancels": "cancels"}),
     "waiting": (
         Waiting,
         {
@@ -53,6 +53,7 @@ KINDS: dict[str, tuple[type[Outcome], dict[str, str]]] = {
             "unrun": "unrun",
             "error_class": "error_class",
             "unfit": "unfit",
+            "blames": "blames",
         },
     ),
     "timed_out": (TimedOut, {"error": "error"}),
@@ -98,10 +99,14 @@ def outcome_of(given: Mapping[str, Any]) -> Outcome:
             )
             for one in values["calls"] or ()
         )
+    if "cancels" in values:
+        values["cancels"] = tuple(values["cancels"] or ())
     if made is Failed:
         values["category"] = _choice(Category, values.get("category") or Category.UNKNOWN)
         if values.get("error_class") is not None:
             values["error_class"] = _choice(ErrorClass, values["error_class"])
+    if values.get("blames") is not None:
+        values["blames"] = tuple(values["blames"])
     if given.get("cost") is not None:
         values["cost"] = _json(given["cost"])
     values["emit"] = tuple(Emitted(one["name"], _json(one.get("payload"))) for one in given.get("emit") or ())
@@ -116,7 +121,7 @@ def outcome_json(outcome: Outcome) -> Mapping[str, object]:
         value = getattr(outcome, field)
         if name == "calls":
             told[name] = [_call_json(call) for call in value]
-        elif value is not None:
+        elif value is not None and value != ():
             told[name] = msgspec.Raw(value) if isinstance(value, bytes) else value
     if outcome.cost is not None:
         told["cost"] = msgspec.Raw(outcome.cost)

@@ -30,6 +30,8 @@ MOST_RUN_BYTES: Final = 64 * 1024 * 1024
 LAST: Final = (0, 0)
 """In place of a chunk after which an attempt goes on: the last one that is stored. No attempt has the fence 0."""
 
+LOG: Final = "log"
+"""The stream that has what handlers log, as `at`, `level` and `text`."""
 MOST_CHUNK_BYTES: Final = 64 * 1024
 """How many bytes of JSON a chunk has at most."""
 

@@ -1,7 +1,7 @@
 /**
  * A page that shows one body of the API and reads it again every so often.
  */
-import { createReloader, createStore, every, h, patch, problemBox, refused, skeleton } from "../kit.js";
+import { button, createReloader, createStore, every, get, h, patch, problemBox, refused, skeleton } from "../kit.js";
 
 /**
  * @template T
@@ -49,3 +49,39 @@ export function listPage(context, { title, load, draw, actions, seconds = 15, ke
  * @param {ListOptions<T>} options @returns {(context: Context) => Page}
  */
 export const listed = (options) => (context) => listPage(context, options);
+
+/**
+ * A list that the service tells page by page: `read` reads as many pages as the reader has asked for, `more` is the button
+ * that asks for the next one.
+ * @template {string} A
+ * @param {A} path @param {string} field what the answers call the list @param {number} [limit]
+ */
+export function paged(path, field, limit = 100) {
+	let pages = 1,
+		isMore = false;
+	return {
+		/** @param {AbortSignal} signal @param {Record<string, any>} [query] @returns {Promise<any[]>} */
+		async read(signal, query = {}) {
+			const rows = [];
+			/** @type {string | null} */
+			let cursor = null;
+			for (let page = 0; page < pages && (!page || cursor); page += 1) {
+				/** @type {any} */
+				const told = await get(path, /** @type {any} */ ({ ...query, limit, cursor }), signal);
+				rows.push(...told[field]);
+				cursor = told.next ?? null;
+			}
+			isMore = Boolean(cursor);
+			return rows;
+		},
+		/** @param {() => void} again */
+		more(again) {
+			if (!isMore) return null;
+			const act = () => {
+				pages += 1;
+				again();
+			};
+			return button("Show more", act);
+		},
+	};
+}

@@ -110,6 +110,8 @@ function metaOf(run, mayOperate) {
 			meta(`${words(run.continues.as)} of`, [
 				runLink(run.continues.run),
 				run.continues.from ? [" from ", said(run.continues.from, 60)] : null,
+				" ",
+				link(`/runs/${run.id}/compare?other=${run.continues.run}`, "Compare"),
 			]),
 		run.continued_by?.length
 			? meta(

@@ -342,6 +342,7 @@ export function runsPage(context) {
 							icon: name,
 						}),
 				),
+				!isAll && keys.size === 2 && button("Compare", () => compare([...keys]), { kind: "small", icon: "layers" }),
 				!isAll &&
 					all > keys.size &&
 					button(
@@ -355,6 +356,11 @@ export function runsPage(context) {
 				button("Clear", () => table.clear(), { kind: "plain small" }),
 			),
 		);
+	}
+	/** The older one is the first. @param {string[]} ids */
+	function compare(ids) {
+		const [other, id] = ids.sort();
+		go(`/runs/${id}/compare`, { other });
 	}
 	/** @param {"cancel" | "retry" | "rerun" | "pause" | "resume"} kind */
 	const act = (kind) =>

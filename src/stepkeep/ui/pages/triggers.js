@@ -35,45 +35,49 @@ import {
 	words,
 } from "../kit.js";
 import { causeText, cronText } from "../components/schedule.js";
-import { listed } from "../components/list.js";
+import { listPage, paged } from "../components/list.js";
 
 const DOTS = 12;
 
-export const triggersPage = listed({
-	title: "Triggers",
-	seconds: 20,
-	load: async (signal) => {
-		const { triggers, next } = await get("/triggers", { limit: 200 }, signal);
-		const details = await Promise.all(
-			triggers.slice(0, 30).map((one) => get(`/triggers/${named(one.trigger)}`, {}, signal)),
-		);
-		/** @type {(Answers.TriggerView & Partial<Answers.TriggerDetails>)[]} */
-		const all = [...details, ...triggers.slice(30)];
-		return { triggers: all, next };
-	},
-	actions: (again) =>
-		may("operate") && button("Add a trigger", () => addDialog(again), { icon: "plus", kind: "primary" }),
-	draw: ({ triggers, next }, again) =>
-		triggers.length
-			? [
-					h(
-						"div.card",
-						table(
-							"Triggers",
-							["Trigger", "Fires", "Workflow", "State", "Next", "Last firings", ""],
-							triggers.map((one) => row(one, again)),
+/** @param {Context} context */
+export const triggersPage = (context) => {
+	const known = paged("/triggers", "triggers");
+	return listPage(context, {
+		title: "Triggers",
+		seconds: 20,
+		load: async (signal) => {
+			const triggers = await known.read(signal);
+			const details = await Promise.all(
+				triggers.slice(0, 30).map((one) => get(`/triggers/${named(one.trigger)}`, {}, signal)),
+			);
+			/** @type {(Answers.TriggerView & Partial<Answers.TriggerDetails>)[]} */
+			const all = [...details, ...triggers.slice(30)];
+			return all;
+		},
+		actions: (again) =>
+			may("operate") && button("Add a trigger", () => addDialog(again), { icon: "plus", kind: "primary" }),
+		draw: (triggers, again) =>
+			triggers.length
+				? [
+						h(
+							"div.card",
+							table(
+								"Triggers",
+								["Trigger", "Fires", "Workflow", "State", "Next", "Last firings", ""],
+								triggers.map((one) => row(one, again)),
+							),
 						),
+						known.more(again),
+					]
+				: empty(
+						"bolt",
+						"No triggers",
+						"A workflow declares them below ",
+						h("code", "triggers:"),
+						", with a schedule or an event; or add one here.",
 					),
-					next ? h("p.muted", "More triggers: ", h("code", "stepkeep triggers list")) : null,
-				]
-			: empty(
-					"bolt",
-					"No triggers",
-					"A workflow declares them below ",
-					h("code", "triggers:"),
-					", with a schedule or an event; or add one here.",
-				),
-});
+	});
+};
 
 /** @param {Answers.TriggerView & Partial<Answers.TriggerDetails>} one @param {() => void} again */
 function row(one, again) {

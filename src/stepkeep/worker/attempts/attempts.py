@@ -71,7 +71,6 @@ class Attempts:
         self._running.inputs.open()
         self._running.checkpoints.open()
         self._running.streams.open()
-        self.reporting.evidence.open()
         self._shared.progress.open()
         self._shared.runner.open(self.finished, self._shared.signals.ability_changed)
 
@@ -163,7 +162,7 @@ class Attempts:
 
     def _recorded(self, job: Job, outcome: Outcome, reply: Accepted) -> None:
         record = reply.record
-        self._running.inputs.flows.reported(job, outcome, record.get("state"), record.get("settled"))
+        self._running.inputs.flows.reported(job, outcome, record)
         if not self._shared.transactor.has_database and isinstance(outcome, Suspended | Proposed):
             self._look_for_queues(job, outcome)
 
@@ -205,7 +204,6 @@ class Attempts:
 
     def cancel_tasks(self) -> list[asyncio.Task[None]]:
         """Cancel background tasks; await the returned tasks to know that they ended."""
-        self.reporting.evidence.close()
         self._running.inputs.flows.close()
         tasks = [*self.reporting.commits.tasks, *self._shared.tasks]
         for task in tasks:

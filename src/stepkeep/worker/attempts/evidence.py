@@ -1,6 +1,6 @@
-"""Evidence of failed attempts: traceback, inputs and log lines, bounded and redacted, kept beside the record.
+"""Evidence of failed attempts: traceback and inputs, bounded and redacted, kept beside the record.
 
-It costs nothing for an attempt that succeeds, unless log lines are kept. It is no part of the journal: if it cannot be
+It costs nothing for an attempt that succeeds. It is no part of the journal: if it cannot be
 written, the attempt still counts. `Attempts` takes it from outcomes and writes it after their report was accepted.
 """
 
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import copy
 import logging
-from collections import deque
 from collections.abc import Iterable
 from typing import Any, TypedDict
 
@@ -19,7 +18,7 @@ from stepkeep.edges.own_process import variables
 from stepkeep.edges.redaction import hide_secrets, secrets_of, without
 from stepkeep.edges.safe_text import inert, inert_line
 from stepkeep.kernel.errors import StoreError
-from stepkeep.kernel.machine.outcomes import Failed, Outcome, Released, TimedOut
+from stepkeep.kernel.machine.outcomes import Failed, Outcome, TimedOut
 from stepkeep.operations.pipeline.codec import Seal
 from stepkeep.store.protocol import Store
 from stepkeep.store.records import Evidence
@@ -30,75 +29,35 @@ log = logging.getLogger("stepkeep.worker")
 
 MAX_INPUTS_BYTES = 4_096
 MAX_LINE = 1_000
-MAX_KEPT_ATTEMPTS = 10_000
 
 _encode = msgspec.json.Encoder().encode
 
 
 class AttemptEvidence(TypedDict, total=False):
-    """What is kept of an attempt: its traceback, what its handler was given or why that is not known, and its log."""
+    """What is kept of an attempt: its traceback, and what its handler was given or why that is not known."""
 
     traceback: str
     inputs: Any
     inputs_problem: str
     inputs_cut: str
     inputs_bytes: int
-    log: list[str]
-
-
-class LogLines(logging.Handler):
-    """Keeps the last lines that each attempt logged through `ctx.logger`. Lines of other loggers are not kept."""
-
-    def __init__(self, most: int) -> None:
-        super().__init__()
-        self._most = most
-        self._lines: dict[tuple[str, str, int], deque[str]] = {}
-
-    def emit(self, record: logging.LogRecord) -> None:
-        key = (getattr(record, "run_id", ""), getattr(record, "step", ""), getattr(record, "attempt", 0))
-        if not key[0] or (key not in self._lines and len(self._lines) >= MAX_KEPT_ATTEMPTS):
-            return
-        try:
-            said = inert_line(record.getMessage(), limit=MAX_LINE)
-        except Exception as problem:  # noqa: BLE001 - arguments of a record are user code
-            said = f"(a message that cannot be formatted: {type(problem).__name__})"
-        kept = self._lines.setdefault(key, deque(maxlen=self._most))
-        kept.append(f"{record.levelname} {said}")
-
-    def take(self, job: Job) -> list[str]:
-        claim = job.claim
-        return list(self._lines.pop((claim.run_id, claim.planned.step_name, claim.step.attempts + 1), ()))
 
 
 class EvidenceKeeper:
     """Collects evidence when an attempt ends and writes it after its report."""
 
-    def __init__(self, store: Store, seal: Seal, log_lines: int) -> None:
+    def __init__(self, store: Store, seal: Seal) -> None:
         self._store, self._seal = store, seal
-        self._lines = LogLines(log_lines) if log_lines else None
-
-    def open(self) -> None:
-        if self._lines is not None:
-            logging.getLogger("stepkeep.handler").addHandler(self._lines)
-
-    def close(self) -> None:
-        if self._lines is not None:
-            logging.getLogger("stepkeep.handler").removeHandler(self._lines)
 
     def take(self, job: Job, outcome: Outcome) -> Outcome:
         """Note the evidence of an ended attempt; returns the outcome as the kernel knows it."""
-        lines = self._lines.take(job) if self._lines is not None else []
-        is_failure = isinstance(outcome, Failed | TimedOut)
-        if isinstance(outcome, Released) or not (is_failure or lines):
+        if not isinstance(outcome, Failed | TimedOut):
             return outcome
         found: AttemptEvidence = {}
         if isinstance(outcome, FailedWithTraceback):
             found["traceback"] = _redacted(outcome.traceback)
             outcome = outcome.without_traceback()
-        if is_failure:
-            found |= _inputs(job)
-        if lines:
-            found["log"] = [_redacted(line) for line in lines]
+        found |= _inputs(job)
         if found:
             job.evidence = _encode(found)
         return outcome

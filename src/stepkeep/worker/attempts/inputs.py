@@ -209,7 +209,7 @@ class Inputs:
     async def _read_calls(self, job: Job) -> None:
         """Read what is recorded of the calls of a flow, and the results of those that have ended."""
         found = await self._calls.read(job.claim)
-        self.flows.give(job, [Recorded.of(one.row, one.settled, one.output) for one in found])
+        self.flows.give(job, [Recorded.of(one.row, one.settled, one.output, one.at) for one in found])
 
     def _at_hand(self, job: Job, no: int) -> tuple[bytes | None] | None:
         if no == job.claim.step.no and job.own_output is not None:

@@ -56,9 +56,7 @@ class Reporting:
         streams: Callable[[], StreamKeeper],
     ) -> None:
         self._shared = shared
-        self.evidence = EvidenceKeeper(
-            shared.transactor.store, shared.transactor.payloads.seal, shared.settings.log_lines
-        )
+        self.evidence = EvidenceKeeper(shared.transactor.store, shared.transactor.payloads.seal)
         self._accept, self._run_rules, self._succeeded, self._unconfirmed = accept, run_rules, succeeded, unconfirmed
         self._recorded_as, self._unrecorded, self._streams = recorded, unrecorded, streams
         self.commits: GroupCommit[Report] = GroupCommit(
@@ -261,9 +259,10 @@ class Reporting:
 
 
 def _of_own_code(job: Job, outcome: Outcome) -> Outcome:
-    """The failure of a flow says which code raised, if that was no failure of a call."""
-    is_own = job.calls.unfit is not None and isinstance(outcome, Failed)
-    return replace(outcome, unfit=job.calls.unfit) if is_own else outcome
+    """The failure of a flow says for which calls it failed, or which code raised, if that was no failure of a call."""
+    if not isinstance(outcome, Failed) or job.calls.blames is None:
+        return outcome
+    return replace(outcome, unfit=job.calls.unfit, blames=job.calls.blames)
 
 
 def _report_bytes(report: Report) -> int:

@@ -81,6 +81,7 @@ class Running:
             self._sit_out,
             shared.spawn,
             shared.runtime.sleep,
+            shared.settings.log_lines,
         )
 
     # -- from claims to jobs -----------------------------------------------------------------------------------------

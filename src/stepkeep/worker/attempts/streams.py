@@ -14,13 +14,17 @@ from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from typing import Any
 
+from stepkeep.edges.own_process import variables
+from stepkeep.edges.redaction import secrets_of, without
+from stepkeep.edges.safe_text import inert_line
 from stepkeep.kernel.decide.streams import MOST_STREAMS
 from stepkeep.kernel.errors import Fenced, InvalidInput, Refused, StoreError
 from stepkeep.kernel.machine.events import StreamEnd
 from stepkeep.kernel.machine.rows import StreamPart
-from stepkeep.operations.streams.writing import LAST, MOST_CHUNK_BYTES, place_of, stream_name
+from stepkeep.operations.instants import instant
+from stepkeep.operations.streams.writing import LAST, LOG, MOST_CHUNK_BYTES, place_of, stream_name
 from stepkeep.store.streams import Holder
-from stepkeep.worker.attempts.payloads import encode
+from stepkeep.worker.attempts.payloads import encode, storable_text
 
 FLUSH_SECONDS = 0.1
 """How long a chunk waits for others before they are appended together."""
@@ -31,8 +35,8 @@ MOST_WITH_REPORT = 256 * 1024
 """How many bytes are written with a report; more are appended before it."""
 MOST_HELD_BYTES = 4 * 1024 * 1024
 """How many bytes wait in the worker, of one attempt."""
-LOG = "log"
-"""The stream that has what a handler logs."""
+MOST_LINE = 1_000
+"""How many characters of a line of a log are kept."""
 
 log = logging.getLogger("stepkeep.worker")
 
@@ -68,8 +72,14 @@ class WrittenStreams:
     """What one attempt has written. `noted` is called after a chunk, from any thread, once until `take`; it is told
     whether a reader may wait for it. Without it, everything waits for the report."""
 
-    def __init__(self, fence: int = 0, noted: Callable[[bool], None] | None = None, goes_on: bool = False) -> None:
-        self.fence, self._noted, self._goes_on = fence, noted, goes_on
+    def __init__(
+        self,
+        fence: int = 0,
+        noted: Callable[[bool], None] | None = None,
+        goes_on: bool = False,
+        log_lines: int = 0,
+    ) -> None:
+        self.fence, self._noted, self._goes_on, self._log_lines = fence, noted, goes_on, log_lines
         self._lock = threading.Lock()
         self._waiting: dict[str, list[bytes]] = {}
         self._counts: dict[str, int] = {}
@@ -105,7 +115,9 @@ class WrittenStreams:
                 raise InvalidInput(
                     f"ctx.stream: {MOST_HELD_BYTES} bytes of chunks wait to be written. Write less at once."
                 )
-            self._after.setdefault(name, LAST if self._goes_on else None)
+            # What earlier attempts logged is kept.
+            is_added = self._goes_on or (name == LOG and self.fence > 1)
+            self._after.setdefault(name, LAST if is_added else None)
             self._waiting.setdefault(name, []).append(chunk)
             self._counts[name] = self._counts.get(name, 0) + 1
             self._bytes += len(chunk) + 1
@@ -114,6 +126,21 @@ class WrittenStreams:
             self._told, self._is_urgent = True, self._is_urgent or is_urgent
         if is_first and self._noted is not None:
             self._noted(is_urgent)
+
+    def log(self, record: logging.LogRecord) -> None:
+        """Keep a line that the handler logged, up to a number of lines; the values of secrets are hidden."""
+        kept = self._counts.get(LOG, 0)
+        if kept > self._log_lines or not self._log_lines:
+            return
+        try:
+            said = inert_line(record.getMessage(), limit=MOST_LINE)
+        except Exception as problem:  # noqa: BLE001 - arguments of a record are user code
+            said = f"(a message that cannot be formatted: {type(problem).__name__})"
+        if kept == self._log_lines:
+            said = f"(further lines are not kept: an attempt keeps {self._log_lines})"
+        text = storable_text(without(said, secrets_of(variables())))
+        line = {"at": instant(int(record.created * 1_000_000)), "level": record.levelname, "text": text}
+        self.write(LOG, encode(line, what="a line of the log"))
 
     def count(self, name: str) -> int:
         return self._counts.get(name, 0)
@@ -207,8 +234,10 @@ class StreamKeeper:
         retry: Callable[[Exception, int], Awaitable[None]],
         spawn: Callable[[Any], None],
         sleep: Callable[[float], Awaitable[None]],
+        log_lines: int,
     ) -> None:
         self._append, self._is_held, self._retry, self._spawn, self._sleep = append, is_held, retry, spawn, sleep
+        self.log_lines = log_lines
         self._loop: asyncio.AbstractEventLoop | None = None
         self._busy: dict[int, asyncio.Lock] = {}
 

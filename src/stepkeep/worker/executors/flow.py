@@ -18,7 +18,7 @@ from stepkeep.kernel.definition import Flow as Growth
 from stepkeep.kernel.definition import Handler, OnExhausted
 from stepkeep.kernel.machine.outcomes import Outcome, Released, Suspended
 from stepkeep.kernel.plan import PlannedStep
-from stepkeep.worker.answers import StepError, WaitFor
+from stepkeep.worker.answers import WaitFor
 from stepkeep.worker.attempts.classify import BindingError
 from stepkeep.worker.attempts.executor import Job, PoolKind
 from stepkeep.worker.attempts.misfits import MisfitError
@@ -28,12 +28,15 @@ from stepkeep.worker.code import build_of
 from stepkeep.worker.context import Context
 from stepkeep.worker.current import entered
 from stepkeep.worker.executors.python import PythonExecutor, check_fit, make_call
-from stepkeep.worker.flows.calls import NonDeterministic, Templates
+from stepkeep.worker.flows.calls import NonDeterministic, Templates, failed_calls, is_meant
 from stepkeep.worker.flows.context import FlowContext
 from stepkeep.worker.flows.loop import refusal
-from stepkeep.worker.flows.replay import Flow, Inline, code_of
+from stepkeep.worker.flows.replay import Flow, Inline, began_at, code_of
 
 log = logging.getLogger("stepkeep.worker")
+
+MOST_BLAMED = 1_000
+"""How many calls a flow names for which it failed."""
 
 _decode = msgspec.json.Decoder().decode
 
@@ -120,9 +123,13 @@ class FlowExecutor:
         return Released(reason=storable_text(str(problem)), unfit=build_of(self.spec(job.claim.planned).function))
 
     def _note_own_error(self, job: Job, problem: Exception) -> None:
-        """A flow whose own code failed for good holds for other code, unless its definition lets it fail."""
+        """A flow whose own code failed for good holds for other code, unless its definition lets it fail.
+
+        One that fails for calls says for which ones: a retry makes these again.
+        """
+        job.calls.blames = tuple(sorted(failed_calls(problem))[:MOST_BLAMED])
         holds = job.claim.planned.definition.on_exhausted is not OnExhausted.FAIL
-        if holds and not _is_meant(problem):
+        if holds and not is_meant(problem):
             job.calls.unfit = build_of(self.spec(job.claim.planned).function)
 
     def _new(self, job: Job) -> Flow:
@@ -132,7 +139,7 @@ class FlowExecutor:
         context = job.make_context(self._shared, FlowContext)
         assert isinstance(context, FlowContext)
         grown = None if note is None else note.grown
-        flow = Flow(claim.planned.name, code_of(spec.function), context, job.calls.known, grown)
+        flow = Flow(claim.planned.name, code_of(spec.function), context, job.calls.known, grown, began_at(claim.run_id))
         context.bind(flow, self._templates, claim.plan.definition)
         return flow
 
@@ -144,14 +151,6 @@ class FlowExecutor:
         return made
 
 
-def _is_meant(problem: BaseException) -> bool:
-    """Whether an exception of a flow is the failure of a call, an outcome that its function asks for, or one of its
-    input: other code would not change that."""
-    if isinstance(problem, BaseExceptionGroup):
-        return all(map(_is_meant, problem.exceptions))
-    return isinstance(problem, StepError | BindingError)
-
-
 def _answer_of(job: Job, flow: Flow) -> Any:
     if flow.is_done:
         answer = _plain(flow.result())
@@ -160,7 +159,8 @@ def _answer_of(job: Job, flow: Flow) -> Any:
     job.calls.asked = tuple(flow.new_calls())
     job.calls.flow = flow
     context = flow.context
-    return Suspended(seen=len(flow.given), code=flow.code, cost=context.spent, emit=context.emitted)
+    cancels = flow.cancels()
+    return Suspended(seen=len(flow.given), code=flow.code, cancels=cancels, cost=context.spent, emit=context.emitted)
 
 
 async def _settle(asked: Inline, checkpoints: Checkpoints) -> None:

@@ -100,7 +100,7 @@ def _feed(kept: Kept, calls: Calls, monotonic: Callable[[], float], answer: Answ
         # It was fed the end of a call whose report was refused.
         flow.close()
         return False
-    if flow.is_slow:
+    if flow.is_slow or flow.needs_record():
         kept.put(flow)
         return False
     began, last = monotonic(), calls[-1][0]
@@ -109,6 +109,11 @@ def _feed(kept: Kept, calls: Calls, monotonic: Callable[[], float], answer: Answ
     job.renew_context(flow.context)
     outcome = answer(job, flow)
     flow.is_slow = monotonic() - began > SLOW_SECONDS
+    if flow.needs_record():
+        # The moment of the end is known when that is recorded: it is replayed, and not fed ahead from then on.
+        job.calls.flow = None
+        flow.close()
+        return False
     if flow.asks_for_checkpoint:
         job.calls.flow = None
         kept.put(flow)

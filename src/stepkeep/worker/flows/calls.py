@@ -22,11 +22,12 @@ from stepkeep.kernel.machine.rows import Called, Step
 from stepkeep.kernel.machine.states import Category, StepState
 from stepkeep.kernel.plan import queue_specs, written_template
 from stepkeep.worker.answers import StepError
+from stepkeep.worker.attempts.classify import BindingError
 
 
 class Recorded(msgspec.Struct, frozen=True, gc=False):
     """A call that the run has on record. `settled` orders the ends of calls; None: it has not ended. `fence` is that of
-    its last attempt."""
+    its last attempt. `at` is when its end was recorded; None while it is not."""
 
     no: int
     fence: int
@@ -36,12 +37,13 @@ class Recorded(msgspec.Struct, frozen=True, gc=False):
     category: Category | None = None
     error: str | None = None
     output: bytes | None = None
+    at: int | None = None
 
     @classmethod
-    def of(cls, step: Step, settled: int | None, output: bytes | None) -> Recorded:
+    def of(cls, step: Step, settled: int | None, output: bytes | None, at: int | None) -> Recorded:
         assert step.note is not None
         assert step.note.call is not None
-        return cls(step.no, step.fence, step.note.call, step.state, settled, step.category, step.error, output)
+        return cls(step.no, step.fence, step.note.call, step.state, settled, step.category, step.error, output, at)
 
 
 class Call(msgspec.Struct, frozen=True):
@@ -86,9 +88,29 @@ class CallFailed(StepError):
     def __init__(self, call: str, error: str, category: Category) -> None:
         super().__init__(f"{call} failed: {error}", category=category, final=True)
         self.call, self.error = call, error
+        self.no: int | None = None
+        """The number of its step, where the flow was given this."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         return CallFailed, (self.call, self.error, self.category)
+
+
+def failed_calls(problem: BaseException) -> set[int]:
+    """The numbers of the calls for which this was raised: itself, one of its group, or what led to it."""
+    found: set[int] = set()
+    left: list[BaseException | None] = [problem]
+    seen: set[int] = set()
+    while left:
+        one = left.pop()
+        if one is None or id(one) in seen:
+            continue
+        seen.add(id(one))
+        if isinstance(one, CallFailed) and one.no is not None:
+            found.add(one.no)
+            continue
+        left += one.exceptions if isinstance(one, BaseExceptionGroup) else ()
+        left.append(one.__cause__ or (None if one.__suppress_context__ else one.__context__))
+    return found
 
 
 class NonDeterministic(StepError):
@@ -100,6 +122,14 @@ class NonDeterministic(StepError):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return NonDeterministic, (str(self), self.recorded, self.replayed)
+
+
+def is_meant(problem: BaseException) -> bool:
+    """Whether an exception of a flow is the failure of a call, an outcome that its function asks for, or one of its
+    input: other code would not change that."""
+    if isinstance(problem, BaseExceptionGroup):
+        return all(map(is_meant, problem.exceptions))
+    return isinstance(problem, StepError | BindingError)
 
 
 class Templates:

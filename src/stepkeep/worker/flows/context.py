@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, NoReturn, TypeVar, cast, overload
 
 from msgspec.json import decode
@@ -63,6 +63,7 @@ class FlowContext(Context):
     def bind(self, flow: Flow, templates: Templates, definition: Definition) -> None:
         """Give it what it makes calls with."""
         self._flow, self._templates, self._definition = flow, templates, definition
+        flow.sleep = lambda lasts: self.sleep(timedelta(microseconds=lasts))
 
     @property
     def _own_name(self) -> str:
@@ -212,16 +213,21 @@ class FlowContext(Context):
             raise InvalidInput("ctx.map: in_flight is a whole number from 1 on.")
         if not isinstance(items, Iterable):
             raise InvalidInput(f"ctx.map: the items are a list, or can be made one; {type_name(items)} cannot.")
-        found, waiting, results = list(items), dict[int, Awaitable[Any]](), dict[int, Any]()
+        found, waiting, results = list(items), dict[int, CallFuture[Any]](), dict[int, Any]()
         problem: CallFailed | None = None
-        for place, item in enumerate(found):
-            if len(waiting) >= in_flight:
-                problem = problem or await _first_of(waiting, results)
-            if problem is not None:
-                break
-            waiting[place] = self.call_step(function, item, **inputs)
-        while waiting:
-            problem = await _first_of(waiting, results) or problem
+        try:
+            for place, item in enumerate(found):
+                if len(waiting) >= in_flight:
+                    problem = problem or await _first_of(waiting, results)
+                if problem is not None:
+                    break
+                waiting[place] = self.call_step(function, item, **inputs)
+            while waiting:
+                problem = await _first_of(waiting, results) or problem
+        except asyncio.CancelledError:
+            for future in waiting.values():
+                future.cancel()
+            raise
         if problem is not None:
             raise problem
         return [results[place] for place in range(len(found))]
@@ -231,9 +237,9 @@ class FlowContext(Context):
         return self._flow.call(Call(kind, name, arguments, template, digest_of(arguments)))
 
 
-async def _first_of(waiting: dict[int, Awaitable[Any]], results: dict[int, Any]) -> CallFailed | None:
+async def _first_of(waiting: dict[int, CallFuture[Any]], results: dict[int, Any]) -> CallFailed | None:
     """Wait until one of these calls has ended, and keep what it came to."""
-    futures = {asyncio.ensure_future(one): place for place, one in waiting.items()}
+    futures = {one: place for place, one in waiting.items()}
     done, _ = await asyncio.wait(futures, return_when=asyncio.FIRST_COMPLETED)
     problem = None
     for future in sorted(done, key=futures.__getitem__):

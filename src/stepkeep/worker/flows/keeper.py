@@ -8,11 +8,13 @@ it what was recorded, `ahead.py` borrows flows. It runs on the worker's loop, bu
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
+from stepkeep.kernel.composition.flows import places_of
 from stepkeep.kernel.machine.outcomes import Completed, Outcome, Suspended
 from stepkeep.kernel.machine.rows import Grown, Note
 from stepkeep.kernel.machine.states import Phase, StepState
@@ -63,7 +65,7 @@ class Kept(msgspec.Struct, eq=False):
         """The attempt that goes on with the flow in the transaction of this call's report. `now` is monotonic."""
         before, step = self.job, self.job.claim.step
         note = step.note or Note()
-        grown = replace(note.grown or Grown(count=0), count=self.count)
+        grown = replace(note.grown or Grown(count=0), count=self.count, free=())
         claimed = replace(step, fence=step.fence + 1, note=replace(note, grown=grown))
         took = int((now - call.attempt_deadline) * SECOND) + call.claim.planned.timeout
         claim = replace(before.claim, step=claimed, claimed_at=call.claim.claimed_at + took)
@@ -125,11 +127,12 @@ class FlowKeeper:
         job.calls.known = tuple(calls)
         job.calls.recorded = tuple(one for one in calls if one.settled is not None)
 
-    def reported(self, job: Job, outcome: Outcome, state: object, settled: object) -> None:
+    def reported(self, job: Job, outcome: Outcome, reply: Mapping[str, Any]) -> None:
         """A report was recorded: keep a suspended flow, or what a call of a kept one came to."""
+        state, settled = reply.get("state"), reply.get("settled")
         if isinstance(outcome, Suspended):
             if job.calls.flow is not None and state in (StepState.AWAITING_CHILDREN, StepState.READY):
-                self._keep(job, job.calls.flow, outcome)
+                self._keep(job, job.calls.flow, outcome, reply)
             return
         if job.prepared.is_flow:
             self._kept.pop(_key(job), None)
@@ -139,27 +142,31 @@ class FlowKeeper:
             return
         self.answered(job)
         if isinstance(outcome, Completed) and state == StepState.SUCCEEDED:
-            kept.ends[job.claim.step.no] = end_of(job, outcome.output, settled if isinstance(settled, int) else 0)
+            kept.ends[job.claim.step.no] = end_of(job, outcome.output, settled or 0, reply.get("at"))
 
     def answered(self, job: Job) -> None:
         """The report on a call was answered, or will never be."""
         if job.calls.kept is not None and job.claim.step.no in job.calls.kept.pending:
             job.calls.kept.pending.remove(job.claim.step.no)
 
-    def _keep(self, job: Job, flow: Flow, outcome: Suspended) -> None:
-        note = job.claim.step.note
-        count = (0 if note is None or note.grown is None else note.grown.count) + len(outcome.calls)
+    def _keep(self, job: Job, flow: Flow, outcome: Suspended, reply: Mapping[str, Any]) -> None:
+        note, segment = job.claim.step.note, job.claim.planned.segment
+        _, count = places_of((None if note is None else note.grown) or Grown(count=0), len(outcome.calls))
+        cancelled = [(no, fence) for no, fence in reply.get("cancelled", ())]
+        seen = outcome.seen + len(cancelled)
         kept = self._kept.get(_key(job))
         if kept is None:
-            kept = self._kept[_key(job)] = Kept(job, count, outcome.seen)
-            self._make_room(self._most)
+            kept = self._kept[_key(job)] = Kept(job, count, seen)
         else:
             # The same object: calls that are under way refer to it.
-            kept.job, kept.count, kept.seen, kept.ends = job, count, outcome.seen, {}
+            kept.job, kept.count, kept.seen, kept.ends = job, count, seen, {}
             self._kept.move_to_end(_key(job))
         job.calls.flow = None
         flow.was_recorded(count)
+        if cancelled and segment is not None:
+            flow.knows_cancelled(cancelled, segment.first, reply.get("at"))
         kept.put(flow)
+        self._make_room(self._most)
 
     def close(self) -> None:
         """Drop all of them: this worker ends."""
@@ -173,11 +180,11 @@ class FlowKeeper:
                 flow.close()
 
 
-def end_of(job: Job, output: bytes | None, settled: int | None = None) -> Recorded:
-    """The end of a call that this attempt has completed. `settled` is None before it is recorded."""
+def end_of(job: Job, output: bytes | None, settled: int | None = None, at: int | None = None) -> Recorded:
+    """The end of a call that this attempt has completed. `settled` and `at` are None before it is recorded."""
     step, call = job.claim.step, job.claim.planned.call
     assert call is not None
-    return Recorded(step.no, step.fence, call, StepState.SUCCEEDED, settled, output=output)
+    return Recorded(step.no, step.fence, call, StepState.SUCCEEDED, settled, output=output, at=at)
 
 
 def _key(job: Job) -> Key:

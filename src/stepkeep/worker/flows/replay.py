@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from types import CodeType
 from typing import Any, NoReturn
 
@@ -19,7 +19,7 @@ import msgspec
 from stepkeep.kernel.machine.rows import Called, Grown
 from stepkeep.kernel.machine.states import Category, StepState
 from stepkeep.worker.context import Context, clear_report
-from stepkeep.worker.flows.calls import Call, CallFailed, NonDeterministic, Recorded, title_of
+from stepkeep.worker.flows.calls import Call, CallFailed, NonDeterministic, Recorded, is_meant, title_of
 from stepkeep.worker.flows.loop import FlowLoop, refusal
 from stepkeep.worker.flows.signatures import CallFuture
 
@@ -47,7 +47,7 @@ class Continued(BaseException):
 
 
 class Flow:
-    """The coroutine of one flow with everything that it has been given."""
+    """The coroutine of one flow with everything that it has been given. `began` is the moment before the first end."""
 
     def __init__(
         self,
@@ -56,20 +56,29 @@ class Flow:
         context: Context,
         recorded: Sequence[Recorded] = (),
         grown: Grown | None = None,
+        began: int = 0,
     ) -> None:
         self.name, self.code, self.context = name, code, context
-        self._loop = FlowLoop()  # type: ignore[abstract]
+        self._loop = FlowLoop(self._sleep, self._now)  # type: ignore[abstract]
         self._calls: list[Call] = []
         self._futures: list[CallFuture[Any]] = []
-        self._known: list[Called] = [one.call for one in recorded]
+        self._gaps = () if grown is None else grown.free
+        self._known = _by_place(recorded, self._gaps)
         self._recorded_code = None if grown is None else grown.code
         self._told = None if grown is None else grown.seen
         self._task: asyncio.Task[Any] | None = None
         self._mismatch: NonDeterministic | None = None
         self._asked: deque[Inline] = deque()
         self._known_ends = sum(one.settled is not None for one in recorded)
-        self._recorded_calls = len(recorded)
+        self._recorded_calls = len(self._known)
         self._recorded_ends = 0
+        self._cancelled: list[int] = []
+        self._ended: set[int] = set()
+        self._is_over = False
+        self._at = began
+        self._reads_clock = False
+        self.sleep: Callable[[int], CallFuture[None]] | None = None
+        """Makes a recorded sleep of so many microseconds, for a timer."""
         self._ending: Call | None = None
         self._continued: asyncio.Future[Any] | None = None
         self.given: list[tuple[int, int]] = []
@@ -107,7 +116,7 @@ class Flow:
 
     def was_recorded(self, calls: int) -> None:
         """A suspension was recorded: so many of its calls are on record, and every end that it was given."""
-        self._recorded_calls, self._recorded_ends = calls, len(self.given)
+        self._recorded_calls, self._recorded_ends, self._gaps = calls, len(self.given), ()
 
     @property
     def is_ahead(self) -> bool:
@@ -125,18 +134,50 @@ class Flow:
             self._found_mismatch()
         future = self._futures[place]
         if not future.done():
+            if end.state is StepState.CANCELLED:
+                self._found_mismatch(f"its call {place} was cancelled, and it awaits it")
             _settle(future, end)
+        self._at = end.at if end.at is not None else self._at
+        self._ended.add(place)
         self.given.append((end.no, end.fence))
+
+    def _now(self) -> int:
+        self._reads_clock = True
+        return self._at
+
+    def _sleep(self, lasts: int) -> CallFuture[None]:
+        assert self.sleep is not None
+        return self.sleep(lasts)
+
+    def cancels(self) -> tuple[int, ...]:
+        """The places of the calls that it awaits no longer, and has no end of."""
+        return tuple(place for place in self._cancelled if place not in self._ended)
+
+    def knows_cancelled(self, ends: Iterable[tuple[int, int]], first: int, at: int | None) -> None:
+        """These calls, which it has cancelled, have ended with the suspension that was just recorded."""
+        for no, fence in ends:
+            self._ended.add(no - first)
+            self.given.append((no, fence))
+            self._at = at or self._at
+        self._recorded_ends = len(self.given)
 
     def call(self, call: Call) -> CallFuture[Any]:
         """The flow makes a call: one that is recorded at this place, or a new one."""
+        self._refuse_dropped()
         place = len(self._calls)
         self._calls.append(call)
-        if place < len(self._known) and not call.is_same(self._known[place]):
+        known = self._known[place] if place < len(self._known) else None
+        if known is not None and not call.is_same(known):
             self._found_mismatch()
         future: CallFuture[Any] = CallFuture(loop=self._loop)
+        future.place, future.cancelled_of = place, self._cancelled.append
         self._futures.append(future)
         return future
+
+    def _refuse_dropped(self) -> None:
+        """What a flow that was dropped does in `finally` makes no calls: it would await them for ever."""
+        if self._mismatch is not None:
+            raise self._mismatch
 
     def end_by(self, call: Call) -> NoReturn:
         """The flow continues as new: its function ends here, and the call is made when all others have ended."""
@@ -146,6 +187,7 @@ class Flow:
     def inline(self, name: str, call: Callable[[], Any]) -> CallFuture[Any]:
         """The flow asks for a checkpoint. Its value is given when nothing else is ready, in the order of asking, so
         that a replay takes the same way whether the value is on record or not."""
+        self._refuse_dropped()
         asked = Inline(name, call, CallFuture(loop=self._loop))
         self._asked.append(asked)
         return asked.future
@@ -159,6 +201,10 @@ class Flow:
         asked = Inline(name, lambda: is_new, CallFuture(loop=self._loop), is_kept=is_new)
         self._asked.append(asked)
         return asked.future
+
+    def needs_record(self) -> bool:
+        """Whether it goes on from recorded ends alone: it reads when they were recorded."""
+        return self._reads_clock
 
     @property
     def has_begun(self) -> bool:
@@ -194,7 +240,7 @@ class Flow:
 
     def new_calls(self) -> list[Call]:
         """The calls that are not on record."""
-        new = self._calls[self._recorded_calls :]
+        new = [self._calls[place] for place in self._gaps] + self._calls[self._recorded_calls :]
         if not self.open and not new:
             raise refusal("awaits something that is no call of its context, and nothing would wake it")
         return new
@@ -220,29 +266,73 @@ class Flow:
             # The function may have caught it: it must not go on from a call that was never made.
             raise self._mismatch
         if not self._asked:
+            self._leave()
             self._drop_told()
             self._continue()
+
+    def _leave(self) -> None:
+        """Its function has ended: cancel what it has left under way. After an error of its own code, calls go on, for
+        the code that mends it."""
+        task = self._task
+        if self._is_over or task is None or not task.done() or self._ending is not None:
+            return
+        self._is_over = True
+        problem = None if task.cancelled() else task.exception()
+        if problem is not None and not is_meant(problem):
+            return
+        self._loop.cancel_tasks()
+        for place, future in enumerate(self._futures):
+            if place not in self._ended:
+                future.cancel()
+        self._loop.run_ready()
+        if self._mismatch is not None:
+            raise self._mismatch
 
     def _drop_told(self) -> None:
         """Up to the last suspension on record, what it emits and costs was reported with that one or an earlier one."""
         if self._told is not None and len(self.given) <= self._told:
             clear_report(self.context)
 
-    def _found_mismatch(self) -> None:
-        recorded = tuple(title_of(one.kind, one.name, one.digest) for one in self._known)
+    def _found_mismatch(self, why: str | None = None) -> None:
         replayed = tuple(one.title for one in self._calls)
+        recorded = tuple(
+            replayed[place] if one is None else title_of(one.kind, one.name, one.digest)
+            for place, one in enumerate(self._known)
+            if one is not None or place < len(replayed)
+        )
         differs = next(
             (place for place, (one, other) in enumerate(zip(recorded, replayed, strict=False)) if one != other),
             min(len(recorded), len(replayed)),
         )
         said = (
-            f"the flow {self.name} is not deterministic: its call {differs} is "
+            f"the flow {self.name} is not deterministic: {why}. "
+            if why is not None
+            else f"the flow {self.name} is not deterministic: its call {differs} is "
             f"{_shown(replayed, differs)}, and on record is {_shown(recorded, differs)}. "
+        ) + (
             f"Recorded by code {self._recorded_code or 'unknown'}: {_listed(recorded)}. "
             f"Replayed by code {self.code}: {_listed(replayed)}."
         )
         self._mismatch = NonDeterministic(said, recorded, replayed)
         raise self._mismatch
+
+
+def _by_place(recorded: Sequence[Recorded], gaps: Sequence[int]) -> list[Called | None]:
+    """The calls on record by their places: None where an earlier run made a call that this one did not adopt."""
+    known: list[Called | None] = [one.call for one in recorded]
+    for place in gaps:
+        known.insert(place, None)
+    return known
+
+
+def began_at(run_id: str) -> int:
+    """When a run was created by its id, in microseconds; 0 for an id that does not say.
+
+    >>> began_at("0198c0de-0000-7000-8000-000000000000")
+    1755582431232000
+    """
+    digits = run_id.replace("-", "")[:12]
+    return int(digits, 16) * 1000 if len(run_id) == 36 and set(digits) <= set("0123456789abcdef") else 0
 
 
 def _order(end: Recorded) -> int:
@@ -256,7 +346,9 @@ def _settle(future: CallFuture[Any], end: Recorded) -> None:
         future.set_result(None)
     else:
         said = end.error or str(end.state)
-        future.set_exception(CallFailed(end.call.name, said, end.category or Category.UNKNOWN))
+        problem = CallFailed(end.call.name, said, end.category or Category.UNKNOWN)
+        problem.no = end.no
+        future.set_exception(problem)
 
 
 def _shown(titles: tuple[str, ...], place: int) -> str:

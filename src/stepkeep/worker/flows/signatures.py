@@ -40,6 +40,18 @@ class CallFuture(asyncio.Future[R], _Awaited[R]):
     convert: Callable[[Any], R] | None = None
     """What makes the result of what is recorded; None: it is given as it is recorded."""
 
+    place: int = -1
+    """The place of its call; -1 if it is none."""
+    cancelled_of: Callable[[int], None] | None = None
+    """What is told that it was cancelled."""
+
+    def cancel(self, msg: Any = None) -> bool:
+        """Await it no longer. Its call is cancelled with the next suspension of the flow, unless it has settled."""
+        is_cancelled = super().cancel(msg)
+        if is_cancelled and self.cancelled_of is not None:
+            self.cancelled_of(self.place)
+        return is_cancelled
+
     def settle(self, recorded: Any) -> None:
         """Give the recorded result, as the type that the handler is annotated with."""
         if self.convert is None:

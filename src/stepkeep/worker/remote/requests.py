@@ -142,6 +142,10 @@ class OutcomeBody(Body, frozen=True):
     code: Annotated[
         Annotated[str, Meta(min_length=1, max_length=64)] | UnsetType | None, says("Of `suspended`: which code ran.")
     ] = UNSET
+    cancels: Annotated[
+        Annotated[list[Annotated[int, Meta(ge=0, le=MAX_WIDTH)]], Meta(max_length=MAX_WIDTH)] | UnsetType | None,
+        says("Of `suspended`: the places of calls, from 0, that the flow awaits no longer."),
+    ] = UNSET
     token_sha256: Annotated[str, Meta(max_length=64)] | UnsetType | None = UNSET
     error: Text | UnsetType | None = UNSET
     category: Word | UnsetType | None = UNSET
@@ -159,6 +163,10 @@ class OutcomeBody(Body, frozen=True):
     unfit: Annotated[
         Annotated[str, Meta(min_length=1, max_length=64)] | UnsetType | None,
         says("Of a flow that is `released` or has `failed` by itself: its code. It holds until other code is there."),
+    ] = UNSET
+    blames: Annotated[
+        Annotated[list[Annotated[int, Meta(ge=0, le=LARGEST)]], Meta(max_length=1000)] | UnsetType | None,
+        says("Of a flow that has `failed`: the numbers of the calls for whose failure it failed."),
     ] = UNSET
     cost: Any = UNSET
     emit: Annotated[list[EmittedEvent], Meta(max_length=1000)] | UnsetType = UNSET

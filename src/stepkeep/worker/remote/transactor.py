@@ -175,7 +175,8 @@ class RemoteCalls(CallReader):
             note=Note(call=call),
         )
         output = one.get("output")
-        return RecordedCall(row, one.get("settled"), None if output is None else self._opened(bytes(output)))
+        given = None if output is None else self._opened(bytes(output))
+        return RecordedCall(row, one.get("settled"), given, one.get("at"))
 
 
 class RemoteStreams(StreamWriter):

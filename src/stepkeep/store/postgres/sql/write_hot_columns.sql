@@ -56,37 +56,12 @@ new_entries as (
     from (select run, $8::text::bigint[] as n from given offset 0) as given
     cross join generate_series(0, cardinality(n) - 1, 5) as i
 ),
-advanced as (
-    update deliveries
-    set last = changed.seq,
-        ready_at = case when deliveries.dead_at is null then coalesce(deliveries.ready_at, (select now from clock)) end
-    from (
-        select tenant, run[n[i + 1]] as run_id, n[i + 4] as seq, n[i + 10] <> -1 as has_ended
-        from (select tenant, run, runs as n from given offset 0) as given
-        cross join generate_series(0, cardinality(n) - 1, 11) as i
-        offset 0
-    ) as changed
-    where deliveries.tenant = changed.tenant and deliveries.run_id = changed.run_id
-        and (deliveries.takes & 6 <> 0 or (deliveries.takes & 8 <> 0 and changed.has_ended))
+moved as materialized (
+    select tenant, run[n[i + 1]] as run_id, n[i + 4] as seq, n[i + 10] <> -1 as has_ended
+    from (select tenant, run, runs as n from given offset 0) as given
+    cross join generate_series(0, cardinality(n) - 1, 11) as i
 ),
-noted as (
-    insert into firings (tenant, trigger_name, moment, due_at, state, watched, made_at, depth, source)
-    select triggers.tenant, triggers.name, ended.run_id::text, now, 'awaiting', 1, now, 0, ended.run_id::text
-    from (
-        select run[n[i + 1]] as run_id, (
-            select workflow from run_details where run_details.tenant = $2::text and run_details.run_id = run[n[i + 1]]
-        ) as workflow
-        from (select tenant, run, runs as n from given offset 0) as given
-        cross join generate_series(0, cardinality(n) - 1, 11) as i
-        where n[i + 10] <> -1
-        offset 0
-    ) as ended
-    join triggers on triggers.tenant = $2::text and triggers.topic = ended.workflow
-    cross join clock
-    where triggers.kind = 'ended' and triggers.removed_at is null
-    order by ended.run_id, triggers.name
-    on conflict (tenant, trigger_name, moment) do nothing
-)
+-- part: heard
 select runs, steps, now, stepkeep_met($9::boolean and (runs < $11::int or steps < $12::int)),
     case when $14::text is not null then pg_notify($13::text, $14::text) end
 from clock cross join (select count(*) as steps from changed_steps) as found
