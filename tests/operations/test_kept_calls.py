@@ -277,3 +277,29 @@ async def test_the_judge_finds_a_key_that_is_not_kept_rightly_and_a_call_beyond_
         assert found(adopted=[first]) == []
         before.append(undo)
         assert found() == ["it keeps its key, and its undo was begun"]
+
+
+async def test_a_call_is_found_by_its_own_name_where_that_is_the_only_one(database_url: str) -> None:
+    async def body(ctx: Any) -> int:
+        await ctx.step("look", 1)
+        await ctx.gate("Pay?")
+        await ctx.step("pay", 2)
+        return int(await ctx.step("pay", 3))
+
+    shop = Shop()
+    flow = shop.flow(body)
+    async with sk.AsyncEngine(database_url, registry=shop.registry) as engine:
+        run = (await engine.start(flow, {}, by="ann")).run_id
+        await engine.work_on(run)
+        gate = next(one for one in (await engine.show(run)).steps if one.state == "awaiting_approval")
+        assert gate.call is not None
+        assert (await engine.explain(run, gate.call)).subject == (await engine.explain(run, gate.name)).subject
+        await engine.approve(run, gate.call, by="bea")
+        assert (await engine.work_on(run)).state == "succeeded"
+        again = await engine.continuations.preview(run, "rerun", start="look")
+        assert (again.calls[0].adopted, again.calls[0].again[0].step) == (0, "shop[0]")
+        for named in (engine.explain(run, "pay"), engine.continuations.rerun(run, "pay")):
+            with pytest.raises(InvalidInput, match=r"several calls pay: shop\[2\], shop\[3\]. Name one of these"):
+                await named
+        with pytest.raises(NotFound, match=r"no step paid\. Its steps: shop, look, .*pay"):
+            await engine.approve(run, "paid", by="bea")

@@ -40,6 +40,7 @@ from stepkeep.operations.people.live_policies import compiled
 from stepkeep.operations.pipeline.plans import plan_for, plan_of
 from stepkeep.operations.pipeline.start import Started, Starter, StartRequest
 from stepkeep.operations.pipeline.transact import Transactor
+from stepkeep.operations.runs.step_names import number_of
 from stepkeep.operations.runs.views import read_snapshot
 from stepkeep.store.change import ANY_CALLER
 from stepkeep.store.records import FIRST_CHECKPOINT, WholeRun
@@ -116,6 +117,9 @@ def _place_of(plan: Plan, old: Plan, whole: WholeRun, start: str) -> tuple[str, 
     """The step from which to go on, and the number of its call if that is the place. Refuses a step that the definition
     does not have, a call that the run did not make, and what only its owner stands for."""
     number = plan.number(start)
+    if number is None and plan.segments:
+        start = old.at(number_of(old, whole.steps, f"run {whole.record.run.id}", start)).name
+        number = plan.number(start)
     if number is None or number == 2 * plan.size:
         raise validate.no_such_step(plan.definition.name, start, [step.name for step in plan.steps])
     if number < plan.size:
