@@ -182,7 +182,8 @@ class Session(Owner):
             loaded.seen.update((*key, message) for message in want.messages if message in messages)
             recorded = tables.checkpoints.get(key, {})
             known = {one: recorded[one].fence for one in want.checkpoints if one in recorded}
-            loaded.recorded.setdefault(key, {}).update(known)
+            if known:
+                loaded.recorded.setdefault(key, {}).update(known)
             for no in want.outputs:
                 loaded.outputs.setdefault(key, {})[no] = tables.output_of(key, no)
             if want.input:
