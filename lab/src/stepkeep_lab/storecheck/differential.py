@@ -244,12 +244,11 @@ class Comparison:
             self._alike("firings", [await read_triggers(store, tenancy.name) for store in stores])
 
     async def change_streams(self) -> None:
-        """What attempts append to streams, on both, and what the last runs have of them."""
+        """What attempts append to streams, on both, and what their runs have of them."""
         stores = [bench.store for bench in self.benches]
         for store in stores:
             store.clock_offset = self.offset
-        runs = self.tenancy.runs[-self.window :]
-        async for what, said in self.streams.go_on(stores, self.tenancy.name, self.tenancy.claims, runs):
+        async for what, said in self.streams.go_on(stores, self.tenancy.name, self.tenancy.claims):
             self._alike(what, said)
 
     def _alike(self, what: str, said: list[Any]) -> None:

@@ -17,7 +17,8 @@ from stepkeep.store.protocol import Store
 from stepkeep.store.streams import Holder
 
 AT_ONCE = 6
-MOST_BYTES = 22
+MOST_READ = 20
+MOST_BYTES = 12
 """How many bytes the streams of a run may have here: some appends are beyond it."""
 
 
@@ -26,12 +27,13 @@ class StreamChanges:
 
     def __init__(self, seed: int) -> None:
         self._random = Random(f"streams:{seed}")  # noqa: S311 - chance that must come out the same again
+        self._written: dict[str, dict[str, None]] = {}
 
     async def go_on(
-        self, stores: Sequence[Store], tenant: str, claims: Sequence[Sequence[Claim]], runs: Sequence[str]
+        self, stores: Sequence[Store], tenant: str, claims: Sequence[Sequence[Claim]]
     ) -> AsyncIterator[tuple[str, list[Any]]]:
-        """A few appends of attempts that hold their steps or did, each with what both stores answered; then what the
-        last runs have."""
+        """A few appends of attempts that hold their steps or did, each with what both stores answered; then what these
+        runs have."""
         for _ in range(AT_ONCE if claims else 0):
             chosen, [wrong] = self._random.choice(claims[-8:]), self._random.choices((0, -1, 1), (6, 1, 1))
             late = self._random.random() < 0.1
@@ -56,8 +58,11 @@ class StreamChanges:
                     after=after,
                 )
                 said.append(await _answered(store, holder, part))
+            self._written.setdefault(tenant, {})[chosen[0].run_id] = None
             yield f"append to {name}", said
-        for run in runs:
+        written = self._written.setdefault(tenant, {})
+        # Those of deleted runs must be gone.
+        for run in list(written)[-MOST_READ:]:
             yield "streams", [await _read(store, tenant, run) for store in stores]
 
 
