@@ -18,6 +18,8 @@ from stepkeep.engine.continuations import AsyncContinuations as AsyncContinuatio
 from stepkeep.engine.continuations import AsyncMigrations as AsyncMigrations
 from stepkeep.engine.continuations import Continuations as Continuations
 from stepkeep.engine.continuations import Migrations as Migrations
+from stepkeep.engine.conversations import AsyncConversations as AsyncConversations
+from stepkeep.engine.conversations import Conversations as Conversations
 from stepkeep.engine.definitions import AsyncVersions as AsyncVersions
 from stepkeep.engine.definitions import Versions as Versions
 from stepkeep.engine.engine import AsyncEngine as AsyncEngine

@@ -112,6 +112,11 @@ FORMS: dict[str, tuple[str, dict[str, Any] | str | bytes | None]] = {
 """Each mutating route, the address that is asked for, and its body."""
 
 MADE_EACH_TIME = {
+    "POST /conversations/items": "an item without a place is another one each time",
+    "POST /conversations/items/read": "changes nothing",
+    "POST /conversations/items/remove": "tests/store/test_contract_conversations.py removes one twice",
+    "DELETE /conversations/{conversation}": "tests/store/test_contract_conversations.py deletes one twice",
+    "POST /conversations/prune": "deletes what is left, each once",
     "POST /workflows/check": "changes nothing",
     "POST /runs/{run_id}/continuation-preview": "changes nothing",
     "POST /runs/{run_id}/migration-preview": "changes nothing",
@@ -127,6 +132,7 @@ MADE_EACH_TIME = {
     "POST /hooks/{name}/test": "changes nothing",
     "POST /triggers/{name}/backfills": "each is a job of its own; a moment fires once",
     "POST /session": "each is a session of its own",
+    "POST /work/workers/{worker_id}/checkpoints": "changes nothing",
     "POST /work/workers/{worker_id}/heartbeat": "each is a sign of life",
     "POST /work/workers/{worker_id}/inputs": "changes nothing",
     "POST /work/workers/{worker_id}/evidence": "is no part of the record",

@@ -282,6 +282,15 @@ async def _people(tour: Tour, tokens: list[str], stage: Stage) -> None:
     await tour("POST", "/messages", early)
     assert (await tour("POST", "/messages", early))["repeated"] is True
     assert "order-7" in str(await tour("GET", "/mailbox?business_key=order-7"))
+    turn = {"conversation": "ada", "items": [{"key": "turn", "value": {"text": "Hello"}}]}
+    assert await tour("POST", "/conversations/items", turn) == {"ordinals": [0]}
+    read = await tour("POST", "/conversations/items/read", {"conversation": "ada", "prefix": "tu", "newest": True})
+    assert [one["value"] for one in read["contents"]] == [{"text": "Hello"}]
+    assert [one["name"] for one in (await tour("GET", "/conversations"))["conversations"]] == ["ada"]
+    first = {"conversation": "ada", "place": {"key": "turn", "ordinal": 0}}
+    assert await tour("POST", "/conversations/items/remove", first) == {"removed": 1}
+    assert await tour("POST", "/conversations/prune", {"before": "2020-01-01T00:00:00Z"}) == {"deleted": []}
+    assert await tour("DELETE", "/conversations/ada") == {"deleted": ["ada"]}
     keyed = {"workflow": "waiting", "business_key": "order-7"}
     paid = (await tour("POST", "/runs", keyed, 201))["run_id"]
     assert (await tour("GET", f"/runs/{paid}/result?wait=30"))["state"] == "succeeded"

@@ -13,7 +13,7 @@ from tests.kernel.driver import World, gate, sequence, work
 
 from stepkeep.conformance.encoding import compact
 from stepkeep.dialects import registry
-from stepkeep.kernel.composition.adoption import Continuation, ContinuationKind
+from stepkeep.kernel.composition.continuation import Continuation, ContinuationKind
 from stepkeep.kernel.definition import StepDefinition
 from stepkeep.kernel.machine.rows import Adopted, Note
 from stepkeep.operations.logs.dialect_lines import DialectScribe, subject_of_run

@@ -17,14 +17,8 @@ from tests.kernel.driver import World, gate, wait, work
 from tests.suites import in_proof
 
 from stepkeep.kernel.composition import migration
-from stepkeep.kernel.composition.adoption import (
-    Choice,
-    Continuation,
-    ContinuationKind,
-    ContinuationRequest,
-    choose,
-    reference_to,
-)
+from stepkeep.kernel.composition.adoption import Choice, ContinuationRequest, choose, reference_to
+from stepkeep.kernel.composition.continuation import Continuation, ContinuationKind
 from stepkeep.kernel.decide import progress
 from stepkeep.kernel.definition import SECOND, Effect, Handler, Retry, StepDefinition
 from stepkeep.kernel.machine.events import HoldChoice

@@ -10,7 +10,7 @@ from tests.conformance.test_adopted_words import log_of as told
 from tests.kernel.driver import World, gate, sequence, wait, work
 
 from stepkeep.dialects.registry import names
-from stepkeep.kernel.composition.adoption import Continuation, ContinuationKind
+from stepkeep.kernel.composition.continuation import Continuation, ContinuationKind
 from stepkeep.kernel.definition import SECOND
 from stepkeep.kernel.machine.rows import Adopted, Note
 

@@ -16,7 +16,7 @@ from tests.kernel import audit
 
 from stepkeep.definition.expressions.compiler import ExpressionCompiler
 from stepkeep.kernel.compiler import ConditionView, Facts
-from stepkeep.kernel.composition.adoption import Continuation
+from stepkeep.kernel.composition.continuation import Continuation
 from stepkeep.kernel.decide.create import create_run
 from stepkeep.kernel.decide.decide import decide
 from stepkeep.kernel.decide.decision import Accepted, Claimer, Decision, Involved, Need, Reply, Snapshot

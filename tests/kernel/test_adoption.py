@@ -8,15 +8,8 @@ import pytest
 from msgspec.structs import replace
 from tests.kernel.driver import allowing, gate, plan_of, sequence, when, work
 
-from stepkeep.kernel.composition.adoption import (
-    Choice,
-    Continuation,
-    ContinuationKind,
-    ContinuationRequest,
-    Why,
-    choose,
-    reference_to,
-)
+from stepkeep.kernel.composition.adoption import Choice, ContinuationRequest, Why, choose, reference_to
+from stepkeep.kernel.composition.continuation import Continuation, ContinuationKind
 from stepkeep.kernel.decide.create import create_run
 from stepkeep.kernel.decide.decision import Decision
 from stepkeep.kernel.definition import (

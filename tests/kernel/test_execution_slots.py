@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 from tests.kernel.driver import World, gate, sequence, wait, work
 
-from stepkeep.kernel.composition.adoption import Continuation, ContinuationKind
+from stepkeep.kernel.composition.continuation import Continuation, ContinuationKind
 from stepkeep.kernel.definition import SECOND
 from stepkeep.kernel.errors import Conflict, InvariantBroken
 from stepkeep.kernel.machine.events import SlotGranted

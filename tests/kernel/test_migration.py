@@ -8,7 +8,8 @@ import pytest
 from msgspec.structs import replace
 from tests.kernel.driver import World, allowing, gate, plan_of, sequence, wait, work
 
-from stepkeep.kernel.composition.adoption import ContinuationKind, ContinuationRequest, choose
+from stepkeep.kernel.composition.adoption import ContinuationRequest, choose
+from stepkeep.kernel.composition.continuation import ContinuationKind
 from stepkeep.kernel.composition.migration import MIGRATABLE, refusals
 from stepkeep.kernel.definition import (
     SECOND,

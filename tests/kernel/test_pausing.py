@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.kernel.driver import LEASE, World, claimer, gate, sequence, wait, work
 
-from stepkeep.kernel.composition.adoption import Continuation, ContinuationKind
+from stepkeep.kernel.composition.continuation import Continuation, ContinuationKind
 from stepkeep.kernel.decide.draft import HELD_BACK
 from stepkeep.kernel.definition import SECOND, Approval, Rule
 from stepkeep.kernel.errors import Conflict

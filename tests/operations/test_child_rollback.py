@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 import stepkeep
-from stepkeep.kernel.composition.adoption import ContinuationKind
+from stepkeep.kernel.composition.continuation import ContinuationKind
 from stepkeep.kernel.definition import (
     CompensateWhen,
     Definition,
@@ -28,7 +28,8 @@ from stepkeep.kernel.machine.outcomes import Completed, Failed
 from stepkeep.kernel.machine.rows import Child
 from stepkeep.kernel.machine.states import Category, OnFailure, Rollback, RunState, StepState
 from stepkeep.kernel.people.authority import Caller
-from stepkeep.operations.continuation.going_on import ContinuationOptions, continue_run, preview
+from stepkeep.operations.continuation.going_on import ContinuationOptions, continue_run
+from stepkeep.operations.continuation.previewing import preview
 from stepkeep.operations.pipeline.start import Starter
 from tests.operations.test_children import PROCESS, call, certified, children, finish, flow, look_after
 from tests.suites import in_proof

@@ -329,7 +329,7 @@ async def test_what_is_below_an_adopted_step_is_kept_while_the_adopting_run_live
     """A retry that rolls back past an adopted child rolls that child back, and the children of that child."""
 
     async with on(database_url) as bench:
-        from stepkeep.kernel.composition.adoption import ContinuationKind
+        from stepkeep.kernel.composition.continuation import ContinuationKind
         from stepkeep.operations.continuation.going_on import ContinuationOptions, continue_run
         from stepkeep.operations.pipeline.start import Starter
         from stepkeep.store.records import FinishedFilter

@@ -95,7 +95,7 @@ BUGS = [
     (
         bug(
             "own-decision-adopted",
-            "kernel.composition.adoption:_decided_anew",
+            "kernel.composition.adoption:decided_anew",
             OWN,
             "False",
         ),
@@ -104,7 +104,7 @@ BUGS = [
     (
         bug(
             "own-decision-by-letters",
-            "kernel.composition.adoption:_decided_anew",
+            "kernel.composition.adoption:decided_anew",
             OWN,
             "asked.actor in (*persons.decided, *persons.completed)",
         ),
@@ -113,7 +113,7 @@ BUGS = [
     (
         bug(
             "other-input-adopted",
-            "kernel.composition.adoption:_decided_anew",
+            "kernel.composition.adoption:decided_anew",
             "bool(gates) or _is_decided(persons) or any(note.persons is None for note in carriers)",
             "False",
         ),

@@ -9,6 +9,8 @@ import stepkeep as sk
 
 undone: list[Any] = []
 called: list[str] = []
+paid: list[tuple[int, str]] = []
+broken: set[int] = set()
 
 
 @sk.step("far.double")
@@ -50,6 +52,23 @@ async def sums(ctx: Any, numbers: list[int]) -> dict[str, Any]:
     return {}
 
 
+@sk.step("far.pay", effect="write")
+def pay(ctx: sk.Context, n: int) -> int:
+    paid.append((n, ctx.idempotency_key))
+    if n in broken:
+        raise sk.fail(f"{n} is broken")
+    return n
+
+
+@sk.flow("far.payments")
+async def payments(ctx: Any) -> list[int]:
+    """Three payments at once, and one after them."""
+    found = await asyncio.gather(*(ctx.step(pay, n) for n in (1, 2, 3)), return_exceptions=True)
+    if any(isinstance(one, sk.CallFailed) for one in found):
+        raise ExceptionGroup("payments", [one for one in found if isinstance(one, Exception)])
+    return [*found, await ctx.step(pay, 4)]
+
+
 @sk.flow("far.trip", on_failure="compensate")
 async def trip(ctx: Any, ends: str = "well") -> str:
     await ctx.step(book, "flaky")
@@ -64,6 +83,22 @@ async def asking(ctx: Any) -> dict[str, Any]:
     paid = await ctx.wait_for("paid", deadline="1h", where="message.cents > 10")
     decided = await ctx.gate("Send it?", roles=["finance"])
     return {"paid": paid, "decision": decided["decision"]}
+
+
+@sk.flow("far.racing")
+async def racing(ctx: Any) -> list[Any]:
+    """A race that is cancelled, a time limit that passes, and a call that it leaves behind."""
+    others = [ctx.wait_for("paid"), ctx.sleep("1h")]
+    done, _ = await asyncio.wait([*others, ctx.step(double, 1)], return_when=asyncio.FIRST_COMPLETED)
+    for one in others:
+        one.cancel()
+    began = asyncio.get_running_loop().time()
+    try:
+        async with asyncio.timeout(0.01):
+            await ctx.gate("Go on?")
+    except TimeoutError:
+        ctx.sleep("1h")
+    return [done.pop().result(), 0.01 <= asyncio.get_running_loop().time() - began < 3600]
 
 
 @sk.flow("far.parent")
@@ -106,4 +141,4 @@ async def halves(ctx: Any, n: int) -> list[Any]:
     return [first, drawn, told, await ctx.step(double, told)]
 
 
-FLOWS = (halves, sums, trip, asking, parent, crawl, many, large)
+FLOWS = (halves, sums, trip, payments, asking, parent, racing, crawl, many, large)

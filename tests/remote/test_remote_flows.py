@@ -66,6 +66,40 @@ async def test_calls_of_a_remote_flow_have_the_options_of_their_handlers_and_are
         await judged(client, badly["run_id"])
 
 
+async def test_a_remote_flow_cancels_calls_and_has_timers(database_url: str) -> None:
+    async with on_service(database_url) as (stage, url, client):
+        async with working(url, await stage.key("work", owner="bob"), registry_of(None)):
+            found = await ended(client, "far.racing", {})
+        assert (found["state"], found["output"]) == ("succeeded", [2, True]), found
+        await judged(client, found["run_id"])
+        steps = (await client.get(f"/runs/{found['run_id']}")).json()["steps"]
+        assert [step["state"] for step in steps] == [
+            *("succeeded", "cancelled", "cancelled", "succeeded"),
+            *("succeeded", "cancelled", "cancelled"),
+        ]
+
+
+async def test_a_retry_on_a_remote_worker_makes_only_the_call_again_that_failed(database_url: str) -> None:
+    async with on_service(database_url) as (stage, url, client):
+        flows.paid.clear()
+        flows.broken.update({2, 3})
+        try:
+            async with working(url, await stage.key("work", owner="bob"), registry_of(None)):
+                first = await ended(client, "far.payments", {})
+                assert first["state"] == "failed", first
+                flows.paid.clear()
+                flows.broken.clear()
+                retried = (await client.post(f"/runs/{first['run_id']}/retry", json={})).json()["run_id"]
+                second = (await client.get(f"/runs/{retried}/result", params={"wait": 20})).json()
+        finally:
+            flows.broken.clear()
+        assert (second["state"], second["output"]) == ("succeeded", [1, 2, 3, 4])
+        again = {n: key.split(":")[0] for n, key in flows.paid}
+        assert {n: again[n] for n in (2, 3, 4)} == {2: first["run_id"], 3: first["run_id"], 4: retried}
+        assert again.get(1, first["run_id"]) == first["run_id"], "it may have ended after the other two"
+        await judged(client, retried)
+
+
 async def test_a_remote_flow_waits_for_messages_and_for_people(database_url: str) -> None:
     async with on_service(database_url) as (stage, url, client):
         async with stage.host() as host:

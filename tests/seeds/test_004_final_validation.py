@@ -13,7 +13,7 @@ from tests.workbench import TENANT
 from stepkeep.definition.policy import publishable_policy
 from stepkeep.dialects.workstream.machine import FINAL_STEPS, JUDGED
 from stepkeep.dialects.workstream.repository import OWN_STEPS
-from stepkeep.kernel.composition.adoption import ContinuationKind
+from stepkeep.kernel.composition.continuation import ContinuationKind
 from stepkeep.kernel.definition import Definition, Handler
 from stepkeep.kernel.machine.outcomes import Failed
 from stepkeep.kernel.machine.states import Category

@@ -62,6 +62,12 @@ def test_a_planted_bug_is_caught_at_once_by_the_seed_that_showed_it_last() -> No
         ("flow-own-error-fails-the-run", "other code of flows"),
         ("flow-tried-code-again", "other code of flows"),
         ("flow-held-end-wakes", "other code of flows"),
+        ("flow-key-kept-after-undo", "flows again"),
+        ("flow-key-lost", "flows again"),
+        ("flow-adopts-undone-call", "flows again"),
+        ("flow-adopts-beyond-the-prefix", "flows again"),
+        ("flow-place-left-free", "flows again"),
+        ("flow-patched-answer-changes", "flows again"),
     ],
 )
 def test_a_planted_bug_is_caught_in_the_corner_that_was_made_for_it(name: str, corner: str) -> None:

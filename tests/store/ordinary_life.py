@@ -18,7 +18,7 @@ from tests.store.values import TENANT as VALUES_TENANT
 from tests.workbench import ACTOR, SECOND, TENANT, Bench, benches, chain, gate, report_of, task
 
 from stepkeep.definition.policy import publishable_policy
-from stepkeep.kernel.composition.adoption import ContinuationKind
+from stepkeep.kernel.composition.continuation import ContinuationKind
 from stepkeep.kernel.decide.limits import LimitRule
 from stepkeep.kernel.definition import (
     Approval,
@@ -58,6 +58,7 @@ from stepkeep.operations.triggers import manage
 from stepkeep.operations.triggers.sweep import TriggerSweep
 from stepkeep.schedules.moments import checked
 from stepkeep.store.change import Lease, Propose, Want, Write
+from stepkeep.store.conversations import ItemRange, SavedItem
 from stepkeep.store.deliveries import WHOLE, Action, Report, Takes
 from stepkeep.store.principals import SubjectKind, TenantRow, Vouching
 from stepkeep.store.quotas import Scope
@@ -569,6 +570,15 @@ async def _looks(bench: Bench, runs: list[str]) -> None:
     await store.read_adoptions(TENANT, [run])
     await store.find_reruns(TENANT, run)
     await store.read_votes(TENANT, run)
+    await store.conversations.save(TENANT, "ada", [SavedItem("turn", b"1"), SavedItem("turn", b"2", 0, True)])
+    await store.conversations.read(TENANT, "ada")
+    await store.conversations.read(TENANT, "ada", newest=True)
+    await store.conversations.find(TENANT, "ada", ["turn"])
+    await store.conversations.remove(TENANT, "ada", [ItemRange("turn", "turo")])
+    await store.conversations.show(TENANT, "ada")
+    await store.conversations.list_all(TENANT)
+    await store.conversations.find_old(TENANT, 1, 10)
+    await store.conversations.delete(TENANT, "ada")
     name = str(len(await store.read_checkpoints(TENANT, run, 0)))
     recorded = Checkpoint(tenant=TENANT, run_id=run, no=0, name=name, fence=1, seq=2, at=1, value=b"null")
     named = Want(tenant=TENANT, run_id=run, checkpoints=((0, name),))

@@ -46,6 +46,8 @@ from stepkeep.store.rows import (
     AuditRow,
     Backfill,
     ChainedRow,
+    Conversation,
+    ConversationItem,
     Delivery,
     Firing,
     HoldRow,
@@ -160,6 +162,8 @@ ALIKE = {
         *("read_people_head", "read_people_journal", "read_people_journal_of"),
         "read_people_journal_before",
     ),
+    Conversation: ("list_conversations", "read_conversation"),
+    ConversationItem: ("read_conversation_items", "read_newest_conversation_items", "find_conversation_items"),
     SinkRow: ("list_sinks",),
     Delivery: ("claim_deliveries", "read_deliveries", "list_open_deliveries", "list_dead_deliveries"),
 }

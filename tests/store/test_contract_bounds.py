@@ -237,6 +237,7 @@ BY_THE_CLOCK = {
     ("worker_reports", "reported_at"),
     *(("children", column) for column in ("requested_at", "started_at", "recalled_at", "ended_at", "todo_at")),
     ("quota_runs", "taken_at"),
+    *(("conversations", "changed_at"), ("conversation_items", "at")),
     *(("slots", "asked_at"), ("slots", "granted_at"), ("resource_holds", "held_at")),
     *(("limit_holds", "held_at"), ("limit_waits", "asked_at"), ("limit_keys", "used_at"), ("limit_lines", "due_at")),
     ("limit_keys", "tat"),
@@ -244,6 +245,8 @@ BY_THE_CLOCK = {
     *(("jobs", "created_at"), ("jobs", "lease_until"), ("jobs", "ended_at")),
 }
 COPIED = {
+    *(("conversations", column) for column in ("items", "size_bytes")),
+    ("conversation_items", "ordinal"),
     ("payload_chunks", "no"),
     *(("children", column) for column in ("no", "activation", "version")),
     *(("adoptions", "no"), ("adoptions", "owned")),

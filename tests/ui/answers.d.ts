@@ -26,6 +26,10 @@ interface Barred { person: string; rule: string; reason: string; }
 
 interface CallBody { kind: "child" | "continue" | "gate" | "sleep" | "step" | "wait_for"; name: string; digest: string; arguments?: any; step: Record<string, any>; }
 
+interface CallFate { step: string; call: string; reason: Why; says: string; was: StepState; may_repeat: boolean; key: string | null; }
+
+interface CallsFate { flow: string; adopted: number; again: (CallFate)[]; }
+
 interface CallsRequest { run_id: string; no: number; fence: number; start?: number; until?: number | null; }
 
 interface CallsSoFar { calls: number; seen: number; }
@@ -38,7 +42,7 @@ interface CauseView { code: string; subject: string; sentence: string; since: st
 
 interface CertificateView { verdict: string; ok: boolean; run: string; tree?: Record<string, any> | null; chain?: Record<string, any> | null; }
 
-interface CheckedDefinition { ok: boolean; workflow: string | null; dialect: string | null; version: number | null; steps: number | null; problems: (Record<string, any>)[]; warnings: (Record<string, any>)[]; }
+interface CheckedDefinition { ok: boolean; workflow: string | null; dialect: string | null; version: number | null; steps: number | null; document: Record<string, any> | null; problems: (Record<string, any>)[]; warnings: (Record<string, any>)[]; }
 
 interface CheckpointPlace { seq: number; name: string; }
 
@@ -68,9 +72,13 @@ interface CompletionBody { token: string; outcome?: "Cancelled" | "Failed" | "Su
 
 type ContinuationKind = "fork" | "migrate" | "rerun" | "retry" | "rollback";
 
-interface ContinuationPreview { run_id: string; as: ContinuationKind; from: string | null; version: number; adopted: (string)[]; runs_again: (string)[]; reopens: (string)[]; may_repeat: (string)[]; owns_undo: (string)[]; continued_by: (string)[]; child_of: string | null; steps: (StepFate)[]; }
+interface ContinuationPreview { run_id: string; as: ContinuationKind; from: string | null; version: number; adopted: (string)[]; runs_again: (string)[]; reopens: (string)[]; may_repeat: (string)[]; owns_undo: (string)[]; calls: (CallsFate)[]; continued_by: (string)[]; child_of: string | null; steps: (StepFate)[]; }
 
 interface Continues { run: string; as: ContinuationKind; from: string | null; adopted: (string)[]; }
+
+interface ConversationList { conversations: (ConversationView)[]; more: boolean; }
+
+interface ConversationView { name: string; count: number; size_bytes: number; changed_at: string | null; }
 
 interface Cost { run_id: string; cost: Record<string, number>; steps: (CostOfStep)[]; }
 
@@ -93,6 +101,8 @@ interface Delegation { id: string; delegator: string; delegate: string; reason: 
 interface DelegationList { delegations: (Delegation)[]; next?: string | null; }
 
 interface DelegationView { delegation: Delegation; }
+
+interface DeletedConversations { deleted: (string)[]; }
 
 interface Delivered { result: "ignored" | "refused" | "sent" | "started" | "would send" | "would start"; hook: string; id?: string; code?: string; message?: string; name?: string; workflow?: string; key?: string; payload?: any; start?: string | null; input?: any; business_key?: string | null; run_id?: string | null; created?: boolean; consumed_by?: number | null; kept_until?: string | null; started?: boolean; repeated?: boolean; dropped?: boolean; }
 
@@ -166,6 +176,12 @@ interface IdleStarted { state: RunState; }
 
 interface InputsRequest { runs: (OneRun)[]; }
 
+interface Item { key: string; ordinal: number; value: any; at: string | null; }
+
+interface ItemPage { contents: (Item)[]; more: boolean; }
+
+interface ItemPlace { key: string; ordinal: number; }
+
 interface JobList { jobs: (JobView)[]; next: string | null; }
 
 interface JobRunView { run_id: string; result: RunOutcome; detail: string | null; new_run_id: string | null; }
@@ -238,6 +254,8 @@ interface MigrationsPreview { workflow: string; to: number; examined: number; is
 
 interface Needs { approved: number; of: string; }
 
+interface NewItem { keep?: boolean; key: string; ordinal?: number | null; value: any; }
+
 interface NewMessage { name: string; payload?: any; id?: string | null; by?: string | null; }
 
 interface NewRunBody { by?: string | null; workflow: string; version?: number | null; input?: any; business_key?: string | null; correlation_id?: string | null; priority?: number | null; labels?: Record<string, string> | null; start_now?: boolean; at?: string | null; delay?: string | null; }
@@ -268,7 +286,7 @@ interface OutboxStatus { sinks: (SinkLag)[]; }
 
 type Outcome = "done" | "failed" | "refused";
 
-interface OutcomeBody { kind: "completed" | "failed" | "released" | "rules_failed" | "rules_passed" | "stopped" | "suspended" | "then" | "timed_out" | "waiting"; output?: any; steps?: (Record<string, any>)[] | null; calls?: (CallBody)[] | null; seen?: number; code?: string | null; cancels?: (number)[] | null; token_sha256?: string | null; error?: string | null; category?: string | null; delay_us?: number | null; final?: boolean; unrun?: boolean; error_class?: string | null; event?: string | null; timeout_us?: number | null; takes_timeouts?: boolean; where?: string | null; count?: number | null; until?: string | null; reason?: string | null; unfit?: string | null; cost?: any; emit?: (EmittedEvent)[]; }
+interface OutcomeBody { kind: "completed" | "failed" | "released" | "rules_failed" | "rules_passed" | "stopped" | "suspended" | "then" | "timed_out" | "waiting"; output?: any; steps?: (Record<string, any>)[] | null; calls?: (CallBody)[] | null; seen?: number; code?: string | null; cancels?: (number)[] | null; token_sha256?: string | null; error?: string | null; category?: string | null; delay_us?: number | null; final?: boolean; unrun?: boolean; error_class?: string | null; event?: string | null; timeout_us?: number | null; takes_timeouts?: boolean; where?: string | null; count?: number | null; until?: string | null; reason?: string | null; unfit?: string | null; blames?: (number)[] | null; cost?: any; emit?: (EmittedEvent)[]; }
 
 interface Parent { run_id: string; no: number; activation: number; mode: ChildMode; }
 
@@ -352,6 +370,8 @@ type Remains = "attempted" | "child" | "no_undo" | "not_finished";
 
 interface RemovedHook { removed: string; }
 
+interface RemovedItems { removed: number; }
+
 interface RemovedSink { removed: string; discarded_runs: number; }
 
 interface RenewRequest { leases: (OneLease)[]; }
@@ -427,6 +447,8 @@ interface SampledFailures { total: number; is_estimate: boolean; by_category: Re
 interface SampledRuns { total: number; is_complete: boolean; is_estimate: boolean; looked_at: number; by_state: Record<string, number>; }
 
 interface SavedHook { hook: HookView; }
+
+interface SavedItems { ordinals: (number)[]; }
 
 interface ScheduleView { every?: string; cron?: string | null; zone?: string; gap?: string | null; fold?: string | null; jitter?: string; }
 
@@ -651,6 +673,7 @@ type Get<A extends string> =
 	A extends "/api-keys" ? KeyList :
 	A extends "/approvals" ? ApprovalList :
 	A extends "/audit" ? AuditPage :
+	A extends "/conversations" ? ConversationList :
 	A extends "/delegations" ? DelegationList :
 	A extends "/errors" ? ErrorList :
 	A extends "/explain" ? ExplanationView :
@@ -707,6 +730,8 @@ type Post<A extends string> =
 	A extends `/work/workers/${string}/report` ? Replies :
 	A extends `/work/workers/${string}/streams` ? Written :
 	A extends "/as/run/runs" ? RunCreated :
+	A extends "/conversations/items/read" ? ItemPage :
+	A extends "/conversations/items/remove" ? RemovedItems :
 	A extends "/pauses/queue/resume" ? PauseList :
 	A extends "/pauses/tenant/resume" ? PauseList :
 	A extends "/pauses/workflow/resume" ? PauseList :
@@ -744,6 +769,8 @@ type Post<A extends string> =
 	A extends `/users/${string}/enable` ? UserView :
 	A extends `/users/${string}/grant` ? MembershipView :
 	A extends `/users/${string}/revoke` ? MembershipView :
+	A extends "/conversations/items" ? SavedItems :
+	A extends "/conversations/prune" ? DeletedConversations :
 	A extends "/delegations/end" ? DelegationView :
 	A extends "/limits/clear" ? LimitList :
 	A extends "/limits/set" ? LimitDetail :
@@ -828,6 +855,7 @@ type Query<A extends string> =
 	A extends "/api-keys" ? { owner?: string | null | false; cursor?: string | null | false; limit?: number | string | null | false; } :
 	A extends "/approvals" ? { mine?: boolean | "true" | "false" | null | false; late?: boolean | "true" | "false" | null | false; cursor?: string | null | false; limit?: number | string | null | false; by?: string | null | false; } :
 	A extends "/audit" ? { actor?: string | null | false; target?: string | null | false; operation?: string | null | false; outcome?: "done" | "failed" | "refused" | null | false; key?: string | null | false; since?: string | null | false; until?: string | null | false; cursor?: string | null | false; limit?: number | string | null | false; } :
+	A extends "/conversations" ? { after?: string | null | false; limit?: number | string | null | false; } :
 	A extends "/delegations" ? { cursor?: string | null | false; limit?: number | string | null | false; } :
 	A extends "/errors" ? { window?: string | null | false; workflow?: string | null | false; } :
 	A extends "/explain" ? { what: string | null | false; step?: string | null | false; } :
@@ -884,6 +912,8 @@ type Body<A extends string> =
 	A extends `/work/workers/${string}/report` ? ReportRequest :
 	A extends `/work/workers/${string}/streams` ? StreamsRequest :
 	A extends "/as/run/runs" ? NewTemplateRun | null :
+	A extends "/conversations/items/read" ? { conversation: string; prefix?: string; keys?: (string)[] | null; past?: ItemPlace | null; newest?: boolean; limit?: number; } :
+	A extends "/conversations/items/remove" ? { conversation: string; prefixes?: (string)[]; place?: ItemPlace | null; } :
 	A extends "/pauses/queue/resume" ? { queue: string; by?: string | null; } :
 	A extends "/pauses/tenant/resume" ? { by?: string | null; } | null :
 	A extends "/pauses/workflow/resume" ? { workflow: string; by?: string | null; } :
@@ -921,6 +951,8 @@ type Body<A extends string> =
 	A extends `/users/${string}/enable` ? { by?: string | null; } | null :
 	A extends `/users/${string}/grant` ? { role?: string | null; group?: string | null; to_group?: boolean; valid_from?: string | null; valid_to?: string | null; by?: string | null; } | null :
 	A extends `/users/${string}/revoke` ? { role?: string | null; group?: string | null; from_group?: boolean; by?: string | null; } | null :
+	A extends "/conversations/items" ? { conversation: string; items: (NewItem)[]; } :
+	A extends "/conversations/prune" ? { before: string; } :
 	A extends "/delegations/end" ? { delegator: string; to: string; by?: string | null; } :
 	A extends "/limits/clear" ? { name: string; key?: string | null; reason?: string; by?: string | null; } :
 	A extends "/limits/set" ? { name: string; running?: number | null; rate?: string | null; burst?: number; key?: string | null; reason?: string; by?: string | null; } :

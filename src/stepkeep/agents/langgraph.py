@@ -25,11 +25,12 @@ from langgraph.graph import StateGraph
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.types import Command, Interrupt
 
+from stepkeep.agents.langgraph_saver import StepkeepSaver
 from stepkeep.agents.recording import approved, recorded_here
 from stepkeep.worker.current import recorder
 from stepkeep.worker.flows.context import FlowContext
 
-__all__ = ["by_gate", "by_message", "recorded", "run"]
+__all__ = ["StepkeepSaver", "by_gate", "by_message", "recorded", "run"]
 
 Resume = Callable[[FlowContext, Interrupt], Awaitable[Any]]
 """What an interrupted node goes on with."""

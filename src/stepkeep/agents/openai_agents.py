@@ -35,11 +35,12 @@ from agents.tool_context import ToolContext
 from pydantic import TypeAdapter
 from pydantic_core import to_jsonable_python
 
+from stepkeep.agents.conversing import Conversing
 from stepkeep.agents.recording import approved, recorded_here
 from stepkeep.worker.current import recorder
 from stepkeep.worker.flows.context import FlowContext
 
-__all__ = ["RunSession", "run"]
+__all__ = ["RunSession", "StoredSession", "run"]
 
 _RESPONSE: TypeAdapter[ModelResponse] = TypeAdapter(ModelResponse)
 _EVENTS: TypeAdapter[list[TResponseStreamEvent]] = TypeAdapter(list[TResponseStreamEvent])
@@ -218,3 +219,66 @@ class RunSession(SessionABC):
 
     async def clear_session(self) -> None:
         self.items.clear()
+
+
+SESSION, ITEM = "session:", "item"
+
+
+class StoredSession(SessionABC):
+    """A conversation that is kept in `engine.conversations`, for runs that come one after the other.
+
+    `engine` is an `Engine`, an `AsyncEngine` or a client of either form. In a step or flow, what is read and added is
+    recorded, so that a later attempt adds nothing twice.
+    """
+
+    session_settings = None
+
+    def __init__(self, session_id: str, engine: Any) -> None:
+        self.session_id, self._name, self._kept = session_id, SESSION + session_id, Conversing(engine)
+
+    async def get_items(self, limit: int | None = None) -> list[TResponseInputItem]:
+        async def read() -> list[Any]:
+            return [one.value for one in (await self._last(limit))[::-1]]
+
+        found: list[TResponseInputItem] = await recorded_here("session.get", lambda: self._kept.run(read()))
+        return found
+
+    async def add_items(self, items: list[TResponseInputItem]) -> None:
+        async def next_ordinal() -> int:
+            last = await self._last(1)
+            return last[0].ordinal + 1 if last else 0
+
+        # The place is recorded first: a call that is made again after a loss replaces what it had added.
+        first = await recorded_here("session.place", lambda: self._kept.run(next_ordinal()))
+        values = [to_jsonable_python(one) for one in items]
+        told = [{"key": ITEM, "ordinal": at, "value": one} for at, one in enumerate(values, first)]
+
+        async def add() -> None:
+            for start in range(0, len(told), 100):
+                await self._kept.ask("save", self._name, told[start : start + 100])
+
+        await recorded_here("session.add", lambda: self._kept.run(add()))
+
+    async def pop_item(self) -> TResponseInputItem | None:
+        async def pop() -> Any:
+            while last := await self._last(1):
+                place = {"key": ITEM, "ordinal": last[0].ordinal}
+                if (await self._kept.ask("remove", self._name, place=place)).removed:
+                    return last[0].value
+            return None
+
+        found: TResponseInputItem | None = await recorded_here("session.pop", lambda: self._kept.run(pop()))
+        return found
+
+    async def clear_session(self) -> None:
+        clear = self._kept.ask
+        await recorded_here("session.clear", lambda: self._kept.run(clear("remove", self._name, prefixes=[ITEM])))
+
+    async def _last(self, limit: int | None) -> list[Any]:
+        """The last items, the newest first."""
+        found: list[Any] = []
+        async for one in self._kept.items(self._name, prefix=ITEM, newest=True):
+            if len(found) == limit:
+                break
+            found.append(one)
+        return found

@@ -18,7 +18,7 @@ from stepkeep.definition.python.registry import Registry
 from stepkeep.definition.text.document import parse_document
 from stepkeep.dialects.registry import examine, names
 from stepkeep.engine.groups import ActingEngine
-from stepkeep.kernel.definition import Definition, SubWorkflow
+from stepkeep.kernel.definition import Definition, SubWorkflow, encode_definition
 from stepkeep.kernel.errors import DefinitionError, InvalidInput
 from stepkeep.operations.answers import Answer, says
 from stepkeep.operations.aside import aside
@@ -76,6 +76,7 @@ class CheckedDefinition(Answer, kw_only=True):
     dialect: str | None
     version: int | None
     steps: int | None
+    document: Annotated[dict[str, Any] | None, says("The definition, every default made explicit.")]
     problems: list[dict[str, Any]]
     warnings: list[dict[str, Any]]
 
@@ -119,6 +120,7 @@ async def check_workflow(request: BoundedRequest, engine: ActingEngine, as_: Wri
         dialect=None if made is None else made.dialect,
         version=None if made is None else made.version,
         steps=None if made is None else len(made.steps),
+        document=None if made is None else msgspec.json.decode(encode_definition(made)),
         problems=[msgspec.structs.asdict(one) for one in report.problems],
         warnings=[msgspec.structs.asdict(one) for one in report.warnings],
     )

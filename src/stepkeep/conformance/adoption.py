@@ -7,10 +7,11 @@ the journals of the runs that executed the steps.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
-from stepkeep.conformance.contract import Contract, StepRule, read_contract
+from stepkeep.conformance.contract import Contract, StepRule, is_element_name, read_contract
 from stepkeep.conformance.encoding import compact
 from stepkeep.conformance.growth import calls_in, rule_of
 from stepkeep.conformance.line import Line
@@ -56,13 +57,29 @@ def _references(value: Any) -> bool:
     return isinstance(value, list) and all(isinstance(one, dict) and not list(misfits(one, ITEM, "")) for one in value)
 
 
+def _flows(value: Any) -> bool:
+    return isinstance(value, dict) and all(
+        text(name) and isinstance(one, dict) and not list(misfits(one, BEGUN, "")) for name, one in value.items()
+    )
+
+
+def _keys(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(one, dict) and not list(misfits(one, KEY, "")) for one in value)
+
+
+def _digests(value: Any) -> bool:
+    return isinstance(value, dict) and all(text(name) and digest(one) for name, one in value.items())
+
+
+KEY = FieldShape({"place": whole, "kind": text, "name": text, "arguments": text, "run": text}, {})
+BEGUN = FieldShape({}, {"keys": _keys, "checkpoints": _digests})
 ITEM = FieldShape(
     {"step": text, "run": text, "fence": whole, "undo": _flag},
     {"its_step": text, "digest": digest, "executors": _names, "remains": text, "call": _call, "persons": is_persons},
 )
 WHOLE = FieldShape(
     {"run": text, "as": _way, "adopted": _references},
-    {"from": text, "began_at": whole, "deadlines": _moments},
+    {"from": text, "began_at": whole, "deadlines": _moments, "flows": _flows},
 )
 
 
@@ -80,6 +97,7 @@ class Adoption:
         self._by_name = {item["step"]: item for item in self._told}
         self._owns, self.is_rollback = known["as"] in OWNING, known["as"] == ROLLBACK
         self._taken = 0
+        self._flows: Mapping[str, Any] = known.get("flows", {})
         is_migrated = known["as"] == "migrate"
         self.began_at: int | None = known.get("began_at") if is_migrated else None
         """When the work of a migrated run began: its timeout counts from there."""
@@ -101,8 +119,9 @@ class Adoption:
             yield Code.ADOPTION, "the run owns its undo, which only a retry, a migration or a rollback takes over"
         of_skipped = self.is_rollback and line.trigger == "adopted_skipped" and not item["undo"]
         of_elements = has_elements and line.trigger == "adopted" and self._owns and item["undo"] is not self.is_rollback
-        if "remains" in item and not (of_skipped or of_elements):
-            may = "a rollback of a step that was skipped, and a run that is responsible of a step with elements"
+        of_call = "call" in item and line.trigger == "adopted_skipped" and self._owns and not item["undo"]
+        if "remains" in item and not (of_skipped or of_elements or of_call):
+            may = "a rollback of a step that was skipped, and a run that is responsible of elements and failed calls"
             yield Code.ADOPTION, f"its effect is said to remain, which only these say: {may}"
         if item["undo"] and line.trigger != "adopted" and not self.is_rollback:
             yield Code.ADOPTION, "the run owns the undo of a step that was skipped"
@@ -121,6 +140,16 @@ class Adoption:
     def call_of(self, name: str | None) -> Any:
         """What the creation says of an adopted call of a flow, or of an added step; None for any other step."""
         return self._by_name.get(name or "", {}).get("call")
+
+    def kept_key(self, flow: str, place: int | None, call: Mapping[str, Any]) -> str | None:
+        """The run whose key a call keeps: it is a call of that run at this place, with equal arguments."""
+        made = {"place": place, **{name: call.get(name) for name in ("kind", "name", "arguments")}}
+        keys = self._flows.get(flow, {}).get("keys", ())
+        return next((one["run"] for one in keys if made.items() <= one.items()), None)
+
+    def checkpoints(self, flow: object) -> frozenset[str]:
+        """The names of the checkpoints that a flow has from the earlier run."""
+        return frozenset(self._flows.get(str(flow), {}).get("checkpoints", ()))
 
     def unsaid(self) -> list[str]:
         """Steps that the creation names and the run did not adopt; each is told once."""
@@ -144,14 +173,56 @@ class Adoption:
         return step.ended_as in ADOPTING and item is not None and "remains" in item
 
 
-def references_in(lines: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """What a canonical log says that its run adopted."""
+def continuation_in(lines: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None:
+    """What a canonical log says about the run that its run continues; None if it continues none."""
     for line in lines:
         detail = line["metadata"].get("detail")
         told: Any = detail.get("continues") if isinstance(detail, dict) else None
         if is_continuation(told):
-            return list(told["adopted"])
-    return []
+            return cast(Mapping[str, Any], told)
+    return None
+
+
+def check_calls(
+    told: Mapping[str, Any], originals: Mapping[str, Sequence[Mapping[str, Any]]]
+) -> Iterator[tuple[str, str]]:
+    """What is wrong with the calls of flows that a run adopted, and with the keys that its new ones keep: the step, and
+    why. A flow that goes on is given a prefix of its calls, in the order of their ends."""
+    earlier = originals.get(told["run"], ())
+    if told["as"] not in ("rollback", "migrate") and earlier:
+        yield from _beyond_the_prefix(told, earlier)
+    for flow, begun in told.get("flows", {}).items():
+        for key in begun.get("keys", ()):
+            lines, step = originals.get(key["run"]), f"{flow}[{key['place']}]"
+            if lines is None:
+                continue
+            if any(_begins_undo(line, step) for line in (*lines, *earlier)):
+                yield step, "it keeps its key, and its undo was begun"
+            details = [found for line in lines if isinstance(found := line["metadata"].get("detail"), dict)]
+            made = {name: key[name] for name in ("kind", "name", "arguments")}
+            if not any(made.items() <= call.items() for detail in details for call in calls_in(flow, detail)):
+                yield step, f"it keeps the key of run {key['run']}, which did not make this call"
+
+
+def _beyond_the_prefix(told: Mapping[str, Any], lines: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
+    taken = {item.get("its_step", item["step"]) for item in told["adopted"] if "call" in item}
+    missing: dict[str, str] = {}
+    seen: set[str] = set()
+    for line in lines:
+        name = line["metadata"].get("step") or ""
+        owner, is_call = name.rsplit("[", 1)[0], is_element_name(name) and not name.startswith("undo:")
+        if not is_call or name in seen or line["to_state"] not in ("succeeded", "skipped", "failed", "cancelled"):
+            continue
+        seen.add(name)
+        if name not in taken:
+            missing.setdefault(owner, name)
+        elif owner in missing:
+            yield name, f"it is adopted, and {quoted(missing[owner])}, which ended before it, is not"
+
+
+def _begins_undo(line: Mapping[str, Any], name: str) -> bool:
+    began = line["trigger"] in ("claimed", "children_started")
+    return bool(began and line["metadata"].get("step") == f"undo:{name}")
 
 
 def check_originals(
@@ -199,13 +270,20 @@ def _done_below(lines: Sequence[Mapping[str, Any]], owner: str) -> Iterator[Step
     if not isinstance(contract, Contract):
         return
     details = [found for line in lines if isinstance(found := line["metadata"].get("detail"), dict)]
-    calls = [rule_of(call) for detail in details for call in calls_in(owner, detail)]
+    taken = (continuation_in(lines) or {"adopted": ()})["adopted"]
+    calls = {item["step"]: rule_of(item["call"]) for item in taken if "call" in item}
+    names = (name for index in itertools.count() if (name := f"{owner}[{index}]") not in calls)
+    new = [rule_of(call) for detail in details for call in calls_in(owner, detail)]
+    calls |= dict(zip([next(names) for _ in new], new, strict=True))
+    anothers = {item["step"] for item in taken if not item["undo"]}
     for line in lines:
+        if line["trigger"] in ADOPTING and line["metadata"].get("step") in anothers:
+            continue
         no = contract.places.number(line["metadata"].get("step") or "") if line["to_state"] == "succeeded" else None
         place = None if no is None else contract.places.get(no)
         if place is None or place.owner is None or contract.places[place.owner].name != owner or place.phase != "main":
             continue
-        rule = place.rule or (calls[place.index] if place.index < len(calls) else None)
+        rule = place.rule or calls.get(place.name)
         if rule is not None:
             yield rule
 

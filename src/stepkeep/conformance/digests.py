@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from stepkeep.conformance.adoption import is_continuation
 from stepkeep.conformance.encoding import compact, in_order
 from stepkeep.conformance.line import Line, OpeningLine
 from stepkeep.conformance.machines import Say
@@ -119,12 +120,22 @@ def compare_payloads(lines: Iterable[Mapping[str, Any]], payloads: PayloadBytes)
     seen: set[tuple[int, int]] = set()
     reached: set[tuple[int, str]] = set()
     recorded = False
+    adopted: dict[str, Mapping[str, str]] = {}
     for number, line in enumerate(lines, 1):
         said = line["metadata"]
         detail = said.get("detail")
         if said.get("event") == "run_created" and isinstance(detail, dict) and "input" in detail:
             recorded = True
             yield number, _difference("the input of the run", payloads.input, detail["input"])
+        if said.get("event") == "run_created" and isinstance(detail, dict):
+            told: Any = detail.get("continues")
+            flows = told.get("flows", {}) if is_continuation(told) else {}
+            adopted |= {name: one["checkpoints"] for name, one in flows.items() if "checkpoints" in one}
+        for checkpoint, expected in adopted.pop(said.get("step") or "", {}).items():
+            name = said["no"], checkpoint
+            reached.add(name)
+            what = f"the checkpoint {quoted(checkpoint)} of step {quoted(said['step'])}"
+            yield number, _difference(what, payloads.checkpoints.get(name), expected)
         if said.get("event") == RECORDED and isinstance(detail, dict):
             name = detail.get("no", -1), str(detail.get("checkpoint"))
             reached.add(name)

@@ -8,7 +8,7 @@ evaluates no expression and runs no flow, so that it takes any as possible. `ree
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -16,6 +16,9 @@ from stepkeep.conformance.chain import CONTINUE, digest_of_named, successor_id
 from stepkeep.conformance.contract import Contract, GrowthRule, PlannedRule, StepRule
 from stepkeep.conformance.line import Line
 from stepkeep.conformance.report import Code, quoted
+
+if TYPE_CHECKING:
+    from stepkeep.conformance.adoption import Adoption
 
 Problem = tuple[Code, str]
 
@@ -41,6 +44,11 @@ class FollowedFlow:
     def __init__(self) -> None:
         self.planned = self.settled = self.settled_at_claim = 0
         self.recorded = 0
+        self.adopted: set[int] = set()
+        """The places of calls that an earlier run made. New calls take those between them first."""
+        self.next = 0
+        """The place of the next call."""
+
         self.cancels: set[int] = set()
         """The places of the calls that the report of this entry cancels."""
         self.ended: set[int] = set()
@@ -110,24 +118,38 @@ class Flows:
             yield Code.TIMER, f"its deadline passes at {line.at}, but it is at {flow.deadline}"
 
     # -- its calls -----------------------------------------------------------------------------------------------------
-    def plan(self, place: PlannedRule, line: Line, asked: Mapping[str, Any]) -> Iterator[Problem]:
+    def adopt(self, place: PlannedRule) -> None:
+        """A call is adopted from an earlier run."""
+        flow = self.owner_of(place)
+        if flow is not None and place.index is not None:
+            flow.adopted.add(place.index)
+            flow.ended.add(place.index)
+            flow.planned, flow.recorded, flow.settled = flow.planned + 1, flow.recorded + 1, flow.settled + 1
+
+    def plan(self, place: PlannedRule, line: Line, asked: Mapping[str, Any], adoption: Adoption) -> Iterator[Problem]:
         """A call is planned: its cause says what it is."""
         assert place.owner is not None
         flow, owner = self.flows[place.owner], self._contract.places[place.owner]
         growth = None if owner.rule is None else owner.rule.growth
-        if place.index != flow.planned:
-            yield Code.CREATION, f"it is planned where {flow.planned} is next by the order of calls"
+        while flow.next in flow.adopted:
+            flow.next += 1
+        if place.index != flow.next:
+            yield Code.CREATION, f"it is planned where {flow.next} is next by the order of calls"
         if growth is not None and flow.planned >= growth.max:
             yield Code.POLICY, f"it is planned, but the definition allows {growth.max} calls"
         told = calls_in(owner.name, asked)
-        at = (place.index or 0) - flow.recorded + len(told)
+        at = flow.planned - flow.recorded + len(told)
         rule = rule_of(told[at]) if 0 <= at < len(told) else None
         if rule is None:
             yield Code.CAUSE, "it is planned, but its cause does not say what was called: metadata.detail.plan_grown"
         else:
             self._contract.places.learn_call(place, rule)
             yield from self._continues(place, flow, told[at], rule)
-        flow.planned += 1
+            key = adoption.kept_key(owner.name, place.index, told[at])
+            if told[at].get("key") != key:
+                said = f"its call has the key of {quoted(told[at].get('key'))}, expected {quoted(key)}"
+                yield Code.ADOPTION, f"{said}: the creation of the run says what it keeps"
+        flow.planned, flow.next = flow.planned + 1, flow.next + 1
 
     def _continues(
         self, place: PlannedRule, flow: FollowedFlow, call: Mapping[str, Any], rule: StepRule

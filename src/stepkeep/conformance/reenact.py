@@ -126,7 +126,8 @@ class Reenactment:
             say(Code.CAUSE, "a refused act moves nothing, and this one does")
 
     def _recorded(self, line: Line, say: Say) -> None:
-        for problem in check_checkpoint(self.steps, line, self.causes.asked):
+        adopted = self.causes.adoption.checkpoints(self.causes.asked.get("step"))
+        for problem in check_checkpoint(self.steps, line, self.causes.asked, adopted):
             say(*problem)
 
     def _child_ended(self, line: Line, say: Say) -> None:
@@ -227,7 +228,7 @@ class Reenactment:
     def _plan(self, place: PlannedRule, step: FollowedStep, line: Line, run_state: str, flag: Say) -> None:
         to_open, verdicts = self.dependencies.to_open, self.causes.verdicts
         if self.flows.owner_of(place) is not None:
-            for problem in self.flows.plan(place, line, verdicts):
+            for problem in self.flows.plan(place, line, verdicts, self.causes.adoption):
                 flag(*problem)
             to_open[place.no] = place.owner
         elif place.owner is not None and place.phase == "main":
@@ -247,6 +248,7 @@ class Reenactment:
 
     def _adopt(self, place: PlannedRule, step: FollowedStep, line: Line, run_state: str, flag: Say) -> None:
         adoption = self.causes.adoption
+        self.flows.adopt(place)
         self.planned += place.owner is None
         if place.owner is not None and (rule := rule_of(adoption.call_of(line.step))) is not None:
             self.contract.places.learn_call(place, rule)

@@ -259,8 +259,13 @@ Problem = tuple[Code, str]
 RECORDED = "checkpoint_recorded"
 
 
-def check_checkpoint(steps: Mapping[int, FollowedStep], line: Line, asked: Mapping[str, Any]) -> Iterator[Problem]:
-    """Every reason why this checkpoint cannot be on record like this; then remember it."""
+def check_checkpoint(
+    steps: Mapping[int, FollowedStep], line: Line, asked: Mapping[str, Any], adopted: frozenset[str]
+) -> Iterator[Problem]:
+    """Every reason why this checkpoint cannot be on record like this; then remember it.
+
+    `adopted` are those that the step has from an earlier run.
+    """
     step, name, fence = steps.get(asked.get("no", -1)), str(asked.get("checkpoint")), asked.get("fence")
     if step is None or step.name != asked.get("step"):
         yield Code.CAUSE, f"metadata.detail.step is {quoted(asked.get('step'))}, which is no step of this number"
@@ -273,7 +278,7 @@ def check_checkpoint(steps: Mapping[int, FollowedStep], line: Line, asked: Mappi
     if step.holder not in (None, line.actor):
         said = f"metadata.actor is {quoted(line.actor)}, expected {quoted(step.holder)}"
         yield Code.CAUSE, f"{said}: only the worker that claimed {step.title} records checkpoints of it"
-    if name in step.checkpoints:
+    if name in step.checkpoints or name in adopted:
         yield Code.CAUSE, f"{step.title} has the checkpoint {quoted(name)} already; one is recorded once"
     step.checkpoints.add(name)
     if line.about != "note":

@@ -10,16 +10,17 @@ from msgspec import Meta
 from stepkeep.engine.arguments import encode_payload, optional_key
 from stepkeep.engine.base import AsyncGroup
 from stepkeep.engine.blocking import Blocking, blocking
-from stepkeep.kernel.composition.adoption import ContinuationKind
+from stepkeep.kernel.composition.continuation import ContinuationKind
 from stepkeep.kernel.errors import InvalidInput
 from stepkeep.kernel.machine.bounds import MAX_VERSION
 from stepkeep.operations import validate
 from stepkeep.operations.access import OPERATE, READ, START
 from stepkeep.operations.answers import says
-from stepkeep.operations.continuation import going_on, jobs, migrating
-from stepkeep.operations.continuation.going_on import ContinuationOptions, ContinuationPreview
+from stepkeep.operations.continuation import going_on, jobs, migrating, previewing
+from stepkeep.operations.continuation.going_on import ContinuationOptions
 from stepkeep.operations.continuation.jobs import JobView
 from stepkeep.operations.continuation.migrating import Migrated, MigrationPreview, MigrationsPreview
+from stepkeep.operations.continuation.previewing import ContinuationPreview
 from stepkeep.operations.operation import Actor, IdempotencyKey, Name, RunId, Words, group, operation
 from stepkeep.operations.pipeline.start import Started
 from stepkeep.store.rows import JobAction
@@ -145,7 +146,7 @@ class AsyncContinuations(AsyncGroup):
         []
         """
         wanted, caller = _wanted(ContinuationKind(how), start, input, version), self._caller(by)
-        return await going_on.preview(self._transactor, validate.run_id(run_id), wanted, caller=caller)
+        return await previewing.preview(self._transactor, validate.run_id(run_id), wanted, caller=caller)
 
     async def _continue_run(
         self, run_id: str, wanted: ContinuationOptions, idempotency_key: str | None, by: str | None

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from stepkeep.engine.base import AsyncBase, part
 from stepkeep.engine.blocking import blocking_group
 from stepkeep.engine.continuations import AsyncContinuations, AsyncMigrations, Continuations, Migrations
+from stepkeep.engine.conversations import AsyncConversations, Conversations
 from stepkeep.engine.definitions import AsyncVersions, Versions
 from stepkeep.engine.hooks import AsyncHooks, Hooks
 from stepkeep.engine.interventions import AsyncInterventions, Interventions
@@ -62,6 +63,7 @@ class AsyncGroups(AsyncBase):
     continuations = part(AsyncContinuations, "New runs that go on with finished ones: retry, rerun from a step, fork.")
     migrations = part(AsyncMigrations, "Live runs that go on under another version of their workflow.")
     jobs = part(AsyncJobs, "Actions on many runs at once, and backfills.")
+    conversations = part(AsyncConversations, "What agents keep beyond a run: turns of sessions, states of graphs.")
     mailbox = part(AsyncMailbox, "Messages that are kept for runs that do not exist yet.")
     sinks = part(AsyncSinks, "Where events go.")
     outbox = part(AsyncOutbox, "Events that are not delivered yet.")
@@ -90,6 +92,7 @@ class Groups(Tailing):
     streams = blocking_group(Streams, AsyncGroups.streams)
     outbox, triggers = blocking_group(Outbox, AsyncGroups.outbox), blocking_group(Triggers, AsyncGroups.triggers)
     versions = blocking_group(Versions, AsyncGroups.versions)
+    conversations = blocking_group(Conversations, AsyncGroups.conversations)
 
 
 class ActingEngine(AsyncOperations):

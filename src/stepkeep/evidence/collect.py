@@ -28,8 +28,8 @@ from stepkeep.dialects import registry as dialects
 from stepkeep.evidence.pack import Contents, PackedPayload
 from stepkeep.evidence.people import PeopleRecord, read_record
 from stepkeep.evidence.verifier import ACTS
-from stepkeep.kernel.composition.adoption import ContinuationKind
 from stepkeep.kernel.composition.child_runs import is_child
+from stepkeep.kernel.composition.continuation import ContinuationKind
 from stepkeep.kernel.definition import OnExceeded, decode_definition
 from stepkeep.kernel.errors import Conflict, DefinitionChanged, PayloadSealed, Unreadable
 from stepkeep.kernel.machine.journal import SealedEntry, open_entry
@@ -155,7 +155,11 @@ class Collected:
     async def _originals(self) -> dict[str, list[bytes]]:
         """The logs of the runs whose steps this one adopted, as far as they are kept."""
         notes = [step.note for step in self.whole.steps if step.note is not None]
-        wanted = sorted({note.adopted.run for note in notes if note.adopted is not None})
+        known = {note.adopted.run for note in notes if note.adopted is not None}
+        known |= {key.run for note in notes if note.grown is not None for key in note.grown.kept}
+        known |= {note.call.key for note in notes if note.call is not None and note.call.key is not None}
+        earlier = self.whole.record.details.rerun_of
+        wanted = sorted(known | ({earlier} if earlier is not None and any(note.grown for note in notes) else set()))
         tenant, store = self.whole.record.run.tenant, self._transactor.store
         found = await store.read_whole(tenant, wanted, [], with_messages=False) if wanted else []
         logs = {}

@@ -50,6 +50,8 @@ from stepkeep.store.rows import (
     AuditHead,
     Backfill,
     ChainedRow,
+    Conversation,
+    ConversationItem,
     Delivery,
     Firing,
     HoldRow,
@@ -108,6 +110,8 @@ TABLES: Mapping[str, type[msgspec.Struct]] = {
     "backfills": Backfill,
     "jobs": Job,
     "job_runs": JobRun,
+    "conversations": Conversation,
+    "conversation_items": ConversationItem,
     "sinks": SinkRow,
     "deliveries": Delivery,
 }
@@ -229,6 +233,8 @@ firing_from = reader(Firing)
 backfill_from = reader(Backfill)
 job_from = reader(Job)
 job_run_from = reader(JobRun)
+conversation_from = reader(Conversation)
+conversation_item_from = reader(ConversationItem)
 _worker = reader(Worker)
 _note = msgspec.json.Decoder(Note).decode
 _encode = msgspec.json.Encoder().encode

@@ -42,6 +42,7 @@ from stepkeep.store.change import (
     Write,
 )
 from stepkeep.store.children import ChildStore
+from stepkeep.store.conversations import ConversationStore
 from stepkeep.store.deliveries import DeliveryStore
 from stepkeep.store.jobs import JobStore
 from stepkeep.store.limits import LimitStore
@@ -194,6 +195,7 @@ class Store(ABC):
     limits: LimitStore
     streams: StreamStore
     jobs: JobStore
+    conversations: ConversationStore
 
     @property
     def is_confined(self) -> bool:
@@ -698,6 +700,7 @@ class Store(ABC):
         self.people = self._make_people(*part, write=self._write_people, read_authorities=self._read_authorities)
         self.audit, self.quotas, self.triggers = AuditStore(*part), QuotaStore(*part), TriggerStore(*part)
         self.deliveries, self.children, self.jobs = DeliveryStore(*part), ChildStore(*part), JobStore(*part)
+        self.conversations = ConversationStore(*part)
         self.slots, self.resources, self.limits = SlotStore(*part), ResourceStore(*part), LimitStore(*part)
         self.streams = StreamStore(*part)
 

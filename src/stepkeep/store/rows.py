@@ -435,6 +435,27 @@ class JobRun(msgspec.Struct, frozen=True, kw_only=True):
     new_run_id: str | None = None
 
 
+class Conversation(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A conversation of agents: how many items it has, and how large they are together."""
+
+    tenant: str
+    name: str
+    items: Place
+    size_bytes: Place
+    changed_at: Moment
+
+
+class ConversationItem(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """An item of a conversation, at a place among those of its key."""
+
+    tenant: str
+    conversation: str
+    key: str
+    ordinal: Place
+    at: Moment
+    value: bytes
+
+
 BusinessKey = tuple[str, str]
 """(tenant, business key)."""
 

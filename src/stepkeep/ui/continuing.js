@@ -114,6 +114,13 @@ const fates = (told) => [
 				),
 			),
 	),
+	...told.calls.map((one) =>
+		h(
+			"p.muted",
+			`${line(one.flow, 60)} is given ${one.adopted} of its calls as they ended. `,
+			one.again.length ? `It makes again: ${line(one.again.map((call) => call.step).join(", "), 200)}` : null,
+		),
+	),
 	some("p.late", "People are asked anew", told.reopens),
 	some("p.late", "An effect may happen twice", told.may_repeat),
 	some("p.muted", "A rollback of the new run also undoes", told.owns_undo),

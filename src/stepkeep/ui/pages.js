@@ -4,6 +4,7 @@
  */
 import { approvalsPage } from "./pages/approvals.js";
 import { auditPage } from "./pages/audit.js";
+import { editorPage } from "./pages/editor.js";
 import { errorsPage } from "./pages/errors.js";
 import { comparePage } from "./pages/compare.js";
 import { hooksPage } from "./pages/hooks.js";
@@ -17,7 +18,7 @@ import { overviewPage } from "./pages/overview.js";
 import { runPage } from "./pages/run.js";
 import { runsPage } from "./pages/runs.js";
 import { workersPage } from "./pages/workers.js";
-import { editorPage, workflowPage, workflowsPage } from "./pages/workflows.js";
+import { workflowPage, workflowsPage } from "./pages/workflows.js";
 
 /** @type {PageEntry[]} */
 export const PAGES = [

@@ -133,6 +133,7 @@ class Context:
         "deadline_at": "The same moment in microseconds since 1970.",
         "effect_of": "In an undo of an adopted step: the run that did what is undone. None in all others.",
         "idempotency_key": "The same over all attempts of a step: hand it to whatever must not do a thing twice.",
+        "key_of": "In a call that a retry makes again: the earlier run whose key it keeps. None in all others.",
         "outputs": "The outputs of finished steps that this one reads, by name.",
         "run_id": "The id of the run.",
         "shared": "What the worker's lifespans opened, by name.",
@@ -169,6 +170,7 @@ class Context:
         progressed: Callable[[], None] | None = None,
         trace: str | None = None,
         effect_of: str | None = None,
+        key_of: str | None = None,
         checkpoints: Checkpoints | None = None,
         streams: WrittenStreams | None = None,
     ) -> None:
@@ -176,8 +178,10 @@ class Context:
         self.run_id, self.workflow, self.version, self.tenant = run_id, workflow, version, tenant
         self.step, self.attempt, self.undoing = step, attempt, undoing
         # What an adopted step did has one undo, whichever run executes it: its key is that of the run that did it.
-        self.effect_of = effect_of
-        self.idempotency_key = f"{effect_of or run_id}:{step}:compensate" if undoing else f"{run_id}:{step}"
+        self.effect_of, self.key_of = effect_of, key_of
+        # A call that a retry makes again with equal arguments is the same one for whatever took its key before.
+        own_key = f"{effect_of or run_id}:{step}:compensate" if undoing else f"{key_of or run_id}:{step}"
+        self.idempotency_key = own_key
         self._input = input
         self.outputs: Mapping[str, Any] = {} if outputs is None else outputs
         self.correlation_id, self.business_key = correlation_id, business_key

@@ -58,7 +58,7 @@ TABLES = {
     ),
     *("triggers", "firings", "backfills", "settings", "mailbox", "signed_heads", "jobs", "job_runs"),
     "adoptions",
-    "checkpoints",
+    *("checkpoints", "conversations", "conversation_items"),
     "audit_heads",
     "slots",
     "resource_holds",

@@ -88,15 +88,16 @@ def _elements_are_bounded(plan: Plan, segment: Segment, rows: Rows) -> None:
 def _calls_are_counted(segment: Segment, run: Run, rows: Rows) -> None:
     """I18: a flow counts its unsettled calls, and awaits one while it is suspended. A stop cancels calls uncounted."""
     owner, name = rows[segment.owner], "I18 calls are counted"
+    grown = None if owner.note is None else owner.note.grown
+    made = 0 if grown is None else grown.count - len(grown.free)
     calls = [row for no, row in rows.items() if segment.first <= no < segment.first + segment.width]
     unsettled = sum(row.state not in STEP_TERMINAL for row in calls)
     if owner.state in STEP_TERMINAL:
         must(unsettled == 0 or run.state is RunState.STOPPING, name, "{} ended before {} calls", owner.no, unsettled)
     elif owner.state is StepState.PENDING:
-        must(not calls, name, "{} has {} calls before it began", owner.no, len(calls))
+        must(len(calls) == made, name, "{} has {} calls before it began", owner.no, len(calls))
     elif run.state is not RunState.STOPPING:
-        grown = None if owner.note is None else owner.note.grown
-        must(len(calls) == (0 if grown is None else grown.count), name, "{} has {} calls", owner.no, len(calls))
+        must(len(calls) == made, name, "{} has {} calls", owner.no, len(calls))
         must(owner.unmet == unsettled, name, "{} awaits {} of {}", owner.no, owner.unmet, unsettled)
         must(unsettled > 0 or owner.state is not StepState.AWAITING_CHILDREN, name, "{} awaits nothing", owner.no)
 

@@ -181,8 +181,7 @@ class Session(Owner):
                 loaded.inbox[key] = tuple(sorted(kept, key=lambda message: message.number))
             loaded.seen.update((*key, message) for message in want.messages if message in messages)
             recorded = tables.checkpoints.get(key, {})
-            known = {one: recorded[one].fence for one in want.checkpoints if one in recorded}
-            if known:
+            if known := {one: recorded[one].fence for one in want.checkpoints if one in recorded}:
                 loaded.recorded.setdefault(key, {}).update(known)
             for no in want.outputs:
                 loaded.outputs.setdefault(key, {})[no] = tables.output_of(key, no)

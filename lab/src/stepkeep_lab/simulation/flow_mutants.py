@@ -9,9 +9,45 @@ from stepkeep_lab.simulation.mutation import Edit, Mutant
 
 FLOW_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
+        "flow-key-kept-after-undo",
+        "a call that a retry makes again keeps the key of the earlier run, whose undo of it was begun",
+        (Edit("kernel.composition.kept_calls:_keys", "not is_undone_once", "True"),),
+    ),
+    Mutant(
+        "flow-key-lost",
+        "a call that a retry makes again with equal arguments has a new key",
+        (Edit("kernel.composition.flows:kept_key", "None)", "None) and None"),),
+    ),
+    Mutant(
+        "flow-adopts-beyond-the-prefix",
+        "a flow is given ends of calls that came after one which it makes again",
+        (Edit("kernel.composition.kept_calls:_course", "if cut is None else Why.FOLLOWS", "if True else None"),),
+    ),
+    Mutant(
+        "flow-adopts-undone-call",
+        "a call that the earlier run undid is adopted",
+        (
+            Edit(
+                "kernel.composition.kept_calls:_why_again",
+                "plan.at(row.no).name in undone or (undo is not None and has_begun(undo))",
+                "False",
+            ),
+        ),
+    ),
+    Mutant(
+        "flow-place-left-free",
+        "the next call of a flow takes the place after those that it adopted, where one before them is free",
+        (Edit("kernel.composition.flows:places_of", "grown.free[:calls]", "grown.free[:0]"),),
+    ),
+    Mutant(
+        "flow-patched-answer-changes",
+        "the answer of ctx.patched is not recorded, and is another one after the next call",
+        (Edit("worker.flows.replay:Flow.patched", "is_kept=is_new", "is_kept=False"),),
+    ),
+    Mutant(
         "flow-call-added-twice",
         "a flow that goes on reports calls again that it has reported",
-        (Edit("worker.flows.replay:Flow.was_recorded", "self._recorded_ends = calls,", "self._recorded_ends = 0,"),),
+        (Edit("worker.flows.replay:Flow.was_recorded", "self._gaps = calls,", "self._gaps = 0,"),),
     ),
     Mutant(
         "flow-misfit-fails-the-run",
@@ -80,7 +116,9 @@ FLOW_MUTANTS: tuple[Mutant, ...] = (
         "a replay takes calls that are on record for new ones, and they run again",
         (
             Edit(
-                "worker.flows.replay:Flow.__init__", "self._recorded_calls = len(recorded)", "self._recorded_calls = 0"
+                "worker.flows.replay:Flow.__init__",
+                "self._recorded_calls = len(self._known)",
+                "self._recorded_calls = 0",
             ),
         ),
     ),
@@ -205,7 +243,7 @@ FLOW_MUTANTS: tuple[Mutant, ...] = (
         (
             Edit(
                 "worker.attempts.checkpoints:AttemptCheckpoints.__init__",
-                "FIRST_CHECKPOINT if job.claim.step.fence > 1 else None",
+                "FIRST_CHECKPOINT if is_begun else None",
                 "None",
             ),
         ),

@@ -42,6 +42,9 @@ RACING = 200
 """The argument of the first call that races."""
 OTHER = 1_000
 """The argument of the call that other code of a flow makes first."""
+CHANGED = 2_000
+"""The argument of the call that code makes which was changed under one version."""
+
 CALL_LIMITS = (
     [{"name": "api", "per": "a", "running": 2}],
     [{"name": "all", "running": 3}, {"name": "mail", "per": 1, "rate": "1/2s", "burst": 2}],
@@ -90,6 +93,7 @@ async def play(
     child: str = "",
     *,
     follows: bool = False,
+    patched: bool = False,
     is_limited: bool = False,
 ) -> list[Any]:
     """A few calls at once, then a few in a row, some of which are slept before or undone. Returns what each came to.
@@ -97,7 +101,7 @@ async def play(
     another each, so that the order of their ends decides about the order of calls. With `is_limited`, some count under
     limits.
 
-    No two calls have the same arguments.
+    With `patched`, one more call is made by code that was changed for it. No two calls have the same arguments.
     """
     random = Random(drawn)  # noqa: S311 - chance that must come out the same again
     apart = Random(drawn + 1_000)  # noqa: S311
@@ -132,6 +136,8 @@ async def play(
     )
     if random.random() < 0.3:
         await ctx.sleep("2s")
+    if patched and await ctx.patched("new"):
+        await call(CHANGED)
     has_child = False
     if child and apart.random() < CHILDREN:
         with suppress(CallFailed):
@@ -158,14 +164,18 @@ async def play(
     return told
 
 
-def wrong_flows(tables: Tables, plans: Mapping[int, Plan]) -> Iterator[str]:
-    """Everything that is wrong with the calls of all flows, after everything has ended."""
+def wrong_flows(tables: Tables, plans: Mapping[int, Plan], *, changes: bool) -> Iterator[str]:
+    """Everything that is wrong with the calls of all flows, after everything has ended. `changes`: some processes had
+    other code of flows."""
     for key, rows in tables.steps.items():
         plan = plans[tables.runs[key].definition_id]
         for segment in plan.segments:
             owner = rows[segment.owner]
             if plan.steps[segment.owner].kind.is_flow and owner.fence:
                 calls = [row for no, row in sorted(rows.items()) if 0 <= no - segment.first < segment.width]
+                tried = () if changes else tables.attempts[key].items()
+                if any(no == owner.no and "not deterministic" in (one.error or "") for (no, _), one in tried):
+                    yield f"flows: {plan.at(owner.no).name} of run {key[1]} does not fit its own record"
                 for said in _wrong_calls(tables, owner, segment.first, calls):
                     yield f"flows: {plan.at(owner.no).name} of run {key[1]} {said}"
 
@@ -175,7 +185,9 @@ def _wrong_calls(tables: Tables, owner: Step, first: int, calls: list[Step]) -> 
     record = decode(owner.note.record) if owner.note and owner.note.record else {}
     if owner.state is StepState.FAILED and "not deterministic" in (owner.error or "") and "by" not in record:
         yield f"makes the same calls each time, and failed: {owner.error}"
-    if [row.no for row in calls] != list(range(first, first + len(calls))):
+    grown = None if owner.note is None else owner.note.grown
+    free = set() if grown is None else {first + place for place in grown.free}
+    if [row.no for row in calls] != sorted({*range(first, first + len(calls) + len(free))} - free):
         yield f"has calls with the numbers {[row.no for row in calls]}"
     made = [(row.note.call.kind, row.note.call.digest) for row in calls if row.note and row.note.call]
     if len(set(made)) != len(calls):

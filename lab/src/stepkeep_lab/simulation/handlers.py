@@ -67,6 +67,7 @@ def make_registry(stage: Stage, *, remote: bool = False, other_code: bool = Fals
             lambda name: _in_flow(stage, ctx, name),
             child,
             follows=stage.scenario.remote > 0,
+            patched=bool(stage.scenario.bias.get("patched")),
             is_limited=stage.scenario.limits > 0,
         )
         if turn < lasts:

@@ -1164,7 +1164,7 @@ MUTANTS: tuple[Mutant, ...] = (
     _in_kernel(
         "adopts-by-number",
         "steps are adopted in the order of the plan, not of their completion",
-        "composition.adoption:Continuation.in_order",
+        "composition.continuation:Continuation.in_order",
         "key=lambda one: one[2].place",
         "key=lambda one: one[0]",
     ),

@@ -14,7 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from stepkeep.definition.policy import PolicyDocument
-from stepkeep.kernel.composition.adoption import ContinuationKind
+from stepkeep.kernel.composition.continuation import ContinuationKind
 from stepkeep.kernel.decide.decision import Accepted
 from stepkeep.kernel.decide.stuck import CHOICES
 from stepkeep.kernel.definition import SECOND, PolicyEffect
@@ -71,6 +71,7 @@ class People:
         self._reassigns = bool(stage.scenario.bias.get("nobody"))
         self._ledger = stage.ledger
         self._fourth = len(plans) // ONE_IN
+        self._goes_on = bool(stage.scenario.bias.get("again"))
         self._clicks = 0
         self._messages = 0
         self._reruns = 0
@@ -709,13 +710,15 @@ class People:
         self._send(ghost, EVENTS[0])
 
     def _rerun(self, run: Run) -> None:
-        if self._reruns > self._fourth:
+        if self._reruns > (4 * len(self._plans) if self._goes_on else self._fourth):
             return
         self._reruns += 1
         key, actor, turn = f"rerun-{self._reruns}", REQUESTERS[self._reruns % len(REQUESTERS)], self._reruns
 
         async def again() -> None:
-            started = await self._ask(lambda server: _again(server, run, turn, key, actor), again=True)
+            started = await self._ask(
+                lambda server: _again(server, run, turn, key, actor, at_calls=self._goes_on), again=True
+            )
             if started is not None:
                 self._ledger.acks.append(Ack("start", started.run_id, (key, b'{"n":1}')))
 
@@ -779,15 +782,17 @@ class People:
             self._finish(run, step, token, "Succeeded")
 
 
-async def _again(server: Server, run: Run, turn: int, key: str, actor: str) -> Started:
-    """Run a run again as a whole, or go on with it: in turn, so that every way is taken."""
+async def _again(server: Server, run: Run, turn: int, key: str, actor: str, *, at_calls: bool) -> Started:
+    """Run a run again as a whole, or go on with it: in turn, so that every way is taken. With `at_calls`, some go on
+    from a call of a flow."""
     by: dict[str, Any] = {"caller": Caller(TENANT, actor), "idempotency_key": key}
     if turn % 3 == 0:
         return await rerun(server.transactor, server.starter, run.id, **by)
     wanted = ContinuationOptions(how=ContinuationKind.RETRY)
     if turn % 3 == 1:
         plan = await plan_of(server.transactor, TENANT, run.id)
-        step = plan.steps[turn % plan.size].name
+        planned = plan.steps[turn % plan.size]
+        step = f"{planned.name}[{turn % 5}]" if at_calls and planned.kind.is_flow else planned.name
         wanted = ContinuationOptions(how=(ContinuationKind.FORK, ContinuationKind.RERUN)[turn % 2], start=step)
     return await continue_run(server.transactor, server.starter, run.id, wanted, **by)
 

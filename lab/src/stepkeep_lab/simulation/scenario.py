@@ -427,6 +427,24 @@ CORNERS: dict[str, dict[str, Any]] = {
         "long": False,
         "bias": ONLY_WORK | {"exact": 0.0},
     },
+    # Runs of flows fail and are cancelled, and people go on with them: from where they failed, and from a call.
+    "flows again": {
+        **PLAIN,
+        "fail": 0.3,
+        "cancel": 0.3,
+        "kill": 0.2,
+        "noise": 1.0,
+        "flows": 0.9,
+        "rollouts": 0.0,
+        "steps": 2,
+        "runs": 12,
+        "workers": 2,
+        "concurrency": 4,
+        "work": 0.5,
+        "chaos": 60.0,
+        "long": False,
+        "bias": ONLY_WORK | {"exact": 0.0, "rules": 0.0, "undo": 0.5, "again": 1.0, "patched": 1.0},
+    },
     # Nobody may decide many of the gates, until an operator names other approvers.
     "nobody may decide": {
         **PLAIN,

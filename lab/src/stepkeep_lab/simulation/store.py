@@ -86,6 +86,7 @@ from stepkeep.store.records import (
 from stepkeep.store.rows import NO_RUN, AdoptionRow, MailboxMessage
 from stepkeep_lab.simulation import queries
 from stepkeep_lab.simulation.child_tables import ModelChildren
+from stepkeep_lab.simulation.conversation_tables import ModelConversations
 from stepkeep_lab.simulation.database import Database, Session, lock_order
 from stepkeep_lab.simulation.delivery_tables import ModelDeliveries
 from stepkeep_lab.simulation.job_tables import ModelJobs
@@ -307,6 +308,7 @@ class ModelStore(Store):
         self.limits = ModelLimits(database, self.wire, self._clock)
         self.streams = ModelStreams(database, self.wire, self._clock)
         self.jobs = ModelJobs(database, self.wire, self._clock)
+        self.conversations = ModelConversations(database, self.wire, self._clock)
 
     # -- life --------------------------------------------------------------------------------------------------------
     async def open(self) -> None:

@@ -54,6 +54,7 @@ from stepkeep.store.rows import (
     ReleasedUndo,
 )
 from stepkeep_lab.simulation.child_tables import ChildRows
+from stepkeep_lab.simulation.conversation_tables import ConversationRows
 from stepkeep_lab.simulation.delivery_tables import DeliveryRows
 from stepkeep_lab.simulation.job_tables import JobRows
 from stepkeep_lab.simulation.limit_tables import LimitRows
@@ -100,6 +101,7 @@ class Tables:
         self.people = PeopleRows()
         self.deliveries = DeliveryRows()
         self.jobs = JobRows()
+        self.conversations = ConversationRows()
         self.children = ChildRows()
         self.slots = SlotRows()
         self.holds = HoldRows()

@@ -103,7 +103,7 @@ class Verdict:
             self._ledger.violation(said)
         for said in wrong_families(self._tables, self._plans):
             self._ledger.violation(said)
-        for said in wrong_flows(self._tables, self._plans):
+        for said in wrong_flows(self._tables, self._plans, changes=self._stage.scenario.rollouts > 0):
             self._ledger.violation(said)
         for said in wrong_successors(self._tables, self._plans, self._ledger):
             self._ledger.violation(said)
@@ -415,7 +415,7 @@ class Verdict:
             keys[effect.run_id, effect.no].add(effect.key)
         for place, given in keys.items():
             self._must(len(given) == 1, f"promise 4: step {place} was given {len(given)} idempotency keys")
-        owners = Counter(key for given in keys.values() for key in given)
+        owners = Counter(key for place, given in keys.items() for key in given if not self._is_made_again(*place))
         for key, count in owners.items():
             self._must(count == 1, f"promise 4: {count} steps were given the idempotency key {key}")
         for run_id, no in keys:
@@ -425,6 +425,12 @@ class Verdict:
             first = plan.at(no).definition.pre if no < plan.size else ()
             kept = any(rule.expression == NEVER_HOLDS for rule in first or ())
             self._must(not kept, f"step {no} of {run_id} acted although a rule before it does not hold")
+
+    def _is_made_again(self, run_id: str, no: int) -> bool:
+        """Whether this is a call of an earlier run that a retry made again, under the key that it had."""
+        step = self._tables.steps[TENANT, run_id].get(no)
+        call = None if step is None or step.note is None else step.note.call
+        return call is not None and call.key is not None
 
     def _exactly_once(self) -> None:
         """Promise 4: what a transactional step wrote is there once if it succeeded, and else not at all."""

@@ -254,7 +254,8 @@ RESOURCES = (
 )
 
 LIMITS = (
-    *_on_both(
+    _on(
+        SQLITE,
         "end_limit_holds",
         "places-of-all-tenants-freed",
         "the end of a claim frees the places of another tenant's step with the same id",
@@ -316,13 +317,6 @@ LIMITS = (
         "the lines of a limit whose rule has changed stay asleep",
         "where tenant = ?1 and name = ?2",
         "where tenant = ?1 and name = ?2 and due_at is not null",
-    ),
-    *_on_both(
-        "forget_limit_keys",
-        "held-key-forgotten",
-        "a key under which places are held is forgotten",
-        "k.held = 0 and ",
-        "",
     ),
 )
 

@@ -17,7 +17,7 @@ from unittest.mock import patch
 
 from msgspec.structs import replace
 
-from stepkeep.kernel.composition.adoption import ContinuationKind
+from stepkeep.kernel.composition.continuation import ContinuationKind
 from stepkeep.kernel.decide.decision import Claimer
 from stepkeep.kernel.definition import SECOND, Definition
 from stepkeep.kernel.errors import StepkeepError

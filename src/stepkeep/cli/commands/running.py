@@ -46,11 +46,12 @@ from stepkeep.cli.session import (
 from stepkeep.cli.settings import Settings
 from stepkeep.cli.working import Worked, require_code_to_go_on, work_on
 from stepkeep.kernel.errors import Conflict, InvalidInput, NotFound
+from stepkeep.operations.runs.causes import listed
 
 if TYPE_CHECKING:
     from stepkeep.definition.python.registry import Registry
     from stepkeep.engine import AsyncEngine
-    from stepkeep.operations.continuation.going_on import ContinuationPreview
+    from stepkeep.operations.continuation.previewing import CallsFate, ContinuationPreview
 
 
 @program.command("start")
@@ -392,15 +393,31 @@ async def _preview(engine: AsyncEngine, asked: ContinueOptions) -> ContinuationP
     )
 
 
+MOST_CALLS = 20
+"""How many calls of a flow are told; JSON has all of them."""
+
+
+def _call_lines(flow: CallsFate) -> Iterator[str]:
+    yield f"{flow.flow} is given {flow.adopted} of its calls as they ended"
+    for one in flow.again[:MOST_CALLS]:
+        key = "with a new key" if one.key is None else f"with the key {one.key} if its arguments are equal"
+        repeat = "; its effect may happen twice" if one.may_repeat else ""
+        yield f"{one.step} ({one.call}) runs again, {key}: {one.says}{repeat}"
+    if (more := len(flow.again) - MOST_CALLS) > 0:
+        yield f"and {more} more calls of {flow.flow}"
+
+
 def _lines(found: ContinuationPreview, settings: Settings, asked: ContinueOptions) -> Iterator[str]:
     for step in found.steps:
         said = f"{step.step} is adopted: " if step.adopted else f"{step.step} runs again: "
         repeat = f"; its effect ({step.effect}) may happen twice" if step.may_repeat else ""
         yield said + step.says + repeat
+    for flow in found.calls:
+        yield from _call_lines(flow)
     if found.reopens:
         yield f"people are asked anew: {', '.join(found.reopens)}"
     if found.owns_undo:
-        yield f"a rollback of the new run would also undo {', '.join(found.owns_undo)}"
+        yield f"a rollback of the new run would also undo {listed(found.owns_undo)}"
     if found.child_of:
         yield f"the new run is no child: run {found.child_of} does not wait for it"
     if found.continued_by:

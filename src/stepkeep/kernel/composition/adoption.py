@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from enum import StrEnum
-from typing import Any, Required, TypedDict
 
 import msgspec
 from msgspec.structs import replace
 
 from stepkeep.edges.names import same_names
+from stepkeep.kernel.composition.continuation import Continuation, ContinuationKind
 from stepkeep.kernel.composition.versions import changed_behind
 from stepkeep.kernel.decide.compensation import UndoPlan, has_child, may_remain, undo_plan
 from stepkeep.kernel.decide.draft import Draft
@@ -25,28 +25,8 @@ from stepkeep.kernel.definition import CompensateWhen, Completion, Covers, Effec
 from stepkeep.kernel.machine.rows import Adopted, Note, Persons, Step
 from stepkeep.kernel.machine.states import StepState
 from stepkeep.kernel.machine.tables import StepTrigger
-from stepkeep.kernel.people.persons import persons_detail, persons_of, rows_below
+from stepkeep.kernel.people.persons import persons_of, rows_below
 from stepkeep.kernel.plan import Plan, PlannedStep
-
-
-class ContinuationKind(StrEnum):
-    """How a new run goes on with an earlier one."""
-
-    RETRY = "retry"
-    """After a fix: what did not finish runs again, and the new run is responsible for the undo of the rest."""
-    RERUN = "rerun"
-    """From a named step: it and everything after it runs again."""
-    FORK = "fork"
-    """Another course from a named step, with another input if one is given."""
-    ROLLBACK = "rollback"
-    """Nothing goes on: the steps of a finished child are undone, because its parent rolls back."""
-    MIGRATE = "migrate"
-    """Under another version: a live run ends, and this one goes on in its place."""
-
-    @property
-    def owns_undo(self) -> bool:
-        """Whether the new run is responsible for the undo of what it adopts."""
-        return self in (ContinuationKind.RETRY, ContinuationKind.MIGRATE, ContinuationKind.ROLLBACK)
 
 
 class Why(StrEnum):
@@ -97,100 +77,14 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ContinuationRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """What a person asks for: how to go on, from which step, whether the input is the same, and who asks."""
+    """What a person asks for: how to go on, from which step, whether the input is the same, and who asks. `call` is the
+    number of a call of the flow `start`, if it is the place to go on from."""
 
     how: ContinuationKind
     start: str | None = None
+    call: int | None = None
     same_input: bool = True
     actor: str = ""
-
-
-class AdoptedCall(TypedDict):
-    """The template of an adopted call of a flow, or of an adopted added step."""
-
-    name: str
-    step: Any
-
-
-class AdoptedRecord(TypedDict, total=False):
-    """An adopted step in the journal. `undo`: the new run is responsible for its undo."""
-
-    step: Required[str]
-    run: Required[str]
-    fence: Required[int]
-    its_step: str
-    digest: str
-    persons: Mapping[str, object]
-    remains: str
-    call: AdoptedCall
-    undo: bool
-
-
-ContinuationRecord = TypedDict(
-    "ContinuationRecord",
-    {
-        "run": Required[str],
-        "as": Required[str],
-        "from": str,
-        "adopted": list[AdoptedRecord],
-        "began_at": int,
-        "deadlines": dict[str, int],
-    },
-    total=False,
-)
-"""A continuation in the journal of the new run."""
-
-
-class Continuation(msgspec.Struct, frozen=True, kw_only=True):
-    """The finished steps that a new run takes: their notes by step number of the new plan.
-
-    A migrated run also takes over time: `began_at` is when its work began, from which its timeout counts, and
-    `deadlines` are the moments at which its open waits and gates end. `costs` is what its work has cost so far.
-    """
-
-    how: ContinuationKind
-    run_id: str
-    start: str | None = None
-    notes: Mapping[int, Note] = {}
-    began_at: int | None = None
-    deadlines: Mapping[int, int] = {}
-    costs: tuple[bytes | None, ...] = ()
-
-    def to_detail(self, plan: Plan) -> ContinuationRecord:
-        """What the journal says about it, the adopted steps in the order of their completion."""
-        said: ContinuationRecord = {"run": self.run_id, "as": str(self.how)}
-        if self.start is not None:
-            said["from"] = self.start
-        said["adopted"] = [
-            _adopted_step_detail(plan.at(no).name, reference, note) for no, note, reference in self.in_order()
-        ]
-        if self.began_at is not None:
-            said["began_at"] = self.began_at
-        if self.deadlines:
-            said["deadlines"] = {plan.at(no).name: moment for no, moment in sorted(self.deadlines.items())}
-        return said
-
-    def in_order(self) -> list[tuple[int, Note, Adopted]]:
-        """Number, note and reference of each adopted step, in the order of their completion."""
-        taken = [(no, note, note.adopted) for no, note in self.notes.items() if note.adopted is not None]
-        return sorted(taken, key=lambda one: one[2].place)
-
-
-def _adopted_step_detail(name: str, reference: Adopted, note: Note) -> AdoptedRecord:
-    said: AdoptedRecord = {"step": name, "run": reference.run, "fence": reference.fence}
-    if reference.step != name:
-        said["its_step"] = reference.step
-    if reference.digest is not None:
-        said["digest"] = reference.digest
-    if persons := persons_detail(note.persons):
-        said["persons"] = persons
-    if reference.remains is not None:
-        said["remains"] = reference.remains
-    if note.call is not None:
-        # The definition does not know a call of a flow or an added step: the judge of its undo needs the template.
-        said["call"] = {"name": note.call.name, "step": msgspec.json.decode(note.call.step)}
-    said["undo"] = reference.owned
-    return said
 
 
 def choose(
@@ -267,7 +161,7 @@ def _choice(
     row = rows[no]
     undo = rows.get(no + old.size)
     owns = old.steps[no].segment is not None
-    repeats = _have_effects(old, rows, no) if owns else had_effect(row, old.steps[no]) and not _is_undone(undo)
+    repeats = _have_effects(old, rows, no) if owns else had_effect(row, old.steps[no]) and not is_undone(undo)
     repeats = repeats and name not in undone
 
     def again(why: Why, of: str | None = None) -> Choice:
@@ -282,7 +176,7 @@ def _choice(
         return again(Why.NOT_FINISHED)
     if name in undone or (undo is not None and has_begun(undo)) or _are_undone(old, rows, no):
         return again(Why.UNDONE)
-    if (reason := _decided_anew(old, rows, no, asked, name in replanned)) is not None:
+    if (reason := decided_anew(old, rows, no, asked, name in replanned)) is not None:
         return again(reason)
     if anew is not None:
         return again(anew)
@@ -293,11 +187,11 @@ def _choice(
     return Choice(name=name, why=Why.SUCCEEDED if row.state is StepState.SUCCEEDED else Why.SKIPPED)
 
 
-def _decided_anew(
+def decided_anew(
     old: Plan, rows: Mapping[int, Step], no: int, asked: ContinuationRequest, replanned: bool
 ) -> Why | None:
     """Why people, or a condition, must decide about a finished step, or below it, once more."""
-    row, planned, persons = rows[no], old.steps[no], persons_of(old, rows, no, {})
+    row, planned, persons = rows[no], old.of(rows[no]), persons_of(old, rows, no, {})
     family = [(one, old.of(one)) for one in (row, *rows_below(old, rows, no))]
     gates = [(one, its) for one, its in family if _is_gate(one, its)]
     skips = row.state is StepState.SKIPPED
@@ -355,14 +249,18 @@ def _have_effects(plan: Plan, rows: Mapping[int, Step], owner: int) -> bool:
     """Whether elements of this owner did something, or may have, that was not undone."""
     # The definition does not know the calls of a flow and added steps: their rows have their templates.
     return any(
-        had_effect(row, plan.of(row)) and not _is_undone(rows.get(plan.undo_no(row.no)))
+        had_effect(row, plan.of(row)) and not is_undone(rows.get(plan.undo_no(row.no)))
         for row in _elements(plan, rows, owner)
     )
 
 
 def remains_of(plan: Plan, rows: Mapping[int, Step], no: int) -> str | None:
-    """Why something remains of the elements of an adopted step: the new run has not their rows, and tells it so."""
-    left = _left(plan, rows, no).remains
+    """Why something remains of the elements of an adopted step, whose rows the new run has not, or of an adopted call
+    that failed: the new run is told so."""
+    if no < plan.size:
+        left = _left(plan, rows, no).remains
+    else:
+        left = undo_plan(plan, [rows[no]]).remains if rows[no].state is StepState.SKIPPED else ()
     return left[0][1].value if left else None
 
 
@@ -393,7 +291,7 @@ def has_begun(undo: Step) -> bool:
     return undo.fence > 0 or (undo.note is not None and undo.note.activation is not None)
 
 
-def _is_undone(undo: Step | None) -> bool:
+def is_undone(undo: Step | None) -> bool:
     return undo is not None and undo.state is StepState.SUCCEEDED
 
 
@@ -403,17 +301,31 @@ def is_adopted(step: Step) -> bool:
 
 
 def adopt_all(draft: Draft, continuation: Continuation, plan: Plan, priority: int) -> None:
-    """Add the rows of the adopted steps, in the order of their completion."""
+    """Add the rows of the adopted steps, in the order of their completion, and the checkpoints of flows that go on."""
     run = draft.snapshot.run
+    for no, recorded in continuation.checkpoints.items():
+        for one in recorded:
+            draft.rows.add(replace(one, run_id=run.id, no=no, seq=draft.seq, at=draft.now))
     for no, note, reference in continuation.in_order():
         trigger = StepTrigger.ADOPTED_SKIPPED if reference.skipped else StepTrigger.ADOPTED
-        row = Step(tenant=run.tenant, run_id=run.id, no=no, queue=plan.at(no).queue, priority=priority, note=note)
+        category, error = continuation.failures.get(no, (None, None))
+        row = Step(
+            tenant=run.tenant,
+            run_id=run.id,
+            no=no,
+            queue=plan.at(no).queue,
+            priority=priority,
+            category=category,
+            error=error,
+            note=note,
+        )
         draft.add_settled(row, trigger, reference.digest)
 
 
 def adopted_steps(draft: Draft) -> list[Settled]:
-    """The steps that the run adopted, in the order of their completion."""
-    taken = sorted((step.settled or 0, step.no, step.state) for step in draft.every_step() if is_adopted(step))
+    """The main steps that the run adopted, in the order of their completion."""
+    main = (step for step in draft.every_step() if step.no < draft.plan.size)
+    taken = sorted((step.settled or 0, step.no, step.state) for step in main if is_adopted(step))
     return [Settled(no, state) for _, no, state in taken]
 
 

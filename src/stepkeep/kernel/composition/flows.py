@@ -34,7 +34,11 @@ def suspend(draft: Draft, step: Step, outcome: Suspended) -> Settled | None:
     known = None if step.note is None else step.note.grown
     limit = None if growth.deadline is None else draft.now + growth.deadline
     grown = Grown(count=0, deadline=limit) if known is None else known
-    count = grown.count + len(outcome.calls)
+    if grown.deadline is None:
+        # An earlier run began it: the time for its calls begins with the first suspension here.
+        grown = replace(grown, deadline=limit)
+    settled = settled_calls(step)
+    places, count = places_of(grown, len(outcome.calls))
     if count > growth.max:
         return _fail(draft, step, outcome, too_many_calls(growth))
     if not outcome.calls and not step.unmet and outcome.seen >= grown.count:
@@ -43,7 +47,6 @@ def suspend(draft: Draft, step: Step, outcome: Suspended) -> Settled | None:
     if draft.state is RunState.STOPPING:
         draft.move(step, StepTrigger.CANCELLED)
         return None
-    settled = grown.count - step.unmet
     waiting = draft.move(
         replace(step, unmet=step.unmet + len(outcome.calls)),
         StepTrigger.CHILDREN_STARTED,
@@ -53,6 +56,8 @@ def suspend(draft: Draft, step: Step, outcome: Suspended) -> Settled | None:
             grown=replace(
                 grown,
                 count=count,
+                free=grown.free[len(outcome.calls) :],
+                kept=tuple([one for one in grown.kept if one.place not in places]),
                 code=outcome.code or grown.code,
                 seen=outcome.seen,
                 continues=grown.continues or any(call.kind == CONTINUE for call in outcome.calls),
@@ -62,8 +67,8 @@ def suspend(draft: Draft, step: Step, outcome: Suspended) -> Settled | None:
     )
     if grown.deadline is not None and grown.deadline <= draft.now:
         return owner_due(draft, waiting)
-    for index, call in enumerate(outcome.calls, grown.count):
-        added = _add(draft, step.no, index, call)
+    for index, call in zip(places, outcome.calls, strict=True):
+        added = _add(draft, step.no, index, call, kept_key(grown, index, call))
         if index not in outcome.cancels:
             settle(draft, open_step(draft, added, of=step.no))
     _cancel(draft, step.no, outcome.cancels)
@@ -107,22 +112,37 @@ def too_many_calls(growth: Flow) -> str:
 def settled_calls(step: Step) -> int:
     """How many of the calls of a flow have settled."""
     grown = None if step.note is None else step.note.grown
-    return 0 if grown is None else grown.count - step.unmet
+    return 0 if grown is None else grown.count - len(grown.free) - step.unmet
+
+
+def places_of(grown: Grown, calls: int) -> tuple[list[int], int]:
+    """The places of so many new calls, and how many places there are then: calls that an earlier run made and this one
+    did not adopt come first, because the flow makes its calls in the same order."""
+    filled = grown.free[:calls]
+    count = grown.count + calls - len(filled)
+    return [*filled, *range(grown.count, count)], count
+
+
+def kept_key(grown: Grown, place: int, call: NewCall) -> str | None:
+    """The run whose idempotency key a call keeps: it is the call of that run at this place, with equal arguments."""
+    made = (place, call.kind, call.name, call.digest)
+    return next((one.run for one in grown.kept if (one.place, one.kind, one.name, one.digest) == made), None)
 
 
 def made_calls(step: Step, outcome: Suspended) -> int:
     """How many calls a flow has made with this report."""
     grown = None if step.note is None else step.note.grown
-    return (0 if grown is None else grown.count) + len(outcome.calls)
+    return places_of(grown or Grown(count=0), len(outcome.calls))[1]
 
 
 class CallRecord(TypedDict):
-    """A call of a flow as the journal has it."""
+    """A call of a flow as the journal has it. `key`: the run whose idempotency key it keeps."""
 
     kind: str
     name: str
     arguments: str | None
     step: msgspec.Raw
+    key: NotRequired[str]
 
 
 class GrownRecord(TypedDict):
@@ -132,12 +152,17 @@ class GrownRecord(TypedDict):
     cancels: NotRequired[list[int]]
 
 
-def calls_told(outcome: Suspended) -> GrownRecord:
+def calls_told(step: Step, outcome: Suspended) -> GrownRecord:
     """The new calls as the journal has them: what a judge needs to follow their steps."""
     calls: list[CallRecord] = [
         {"kind": call.kind, "name": call.name, "arguments": call.digest, "step": msgspec.Raw(call.step.encode())}
         for call in outcome.calls
     ]
+    grown = None if step.note is None else step.note.grown
+    if grown is not None and grown.kept:
+        for place, call, one in zip(places_of(grown, len(calls))[0], outcome.calls, calls, strict=True):
+            if (key := kept_key(grown, place, call)) is not None:
+                one["key"] = key
     return {"calls": calls, "cancels": list(outcome.cancels)} if outcome.cancels else {"calls": calls}
 
 
@@ -148,7 +173,7 @@ def _fail(draft: Draft, step: Step, outcome: Suspended, said: str) -> Settled | 
     return fail_for_good(draft, step, FAILED, category, said, attempts=step.attempts + 1)
 
 
-def _add(draft: Draft, owner: int, index: int, call: NewCall) -> Step:
+def _add(draft: Draft, owner: int, index: int, call: NewCall, key: str | None) -> Step:
     segment, run = draft.plan.steps[owner].segment, draft.snapshot.run
     assert segment is not None
     called = Called(
@@ -159,6 +184,7 @@ def _add(draft: Draft, owner: int, index: int, call: NewCall) -> Step:
         step=call.step,
         queue=call.queue,
         undo_queue=call.undo_queue,
+        key=key,
     )
     return draft.add(
         Step(

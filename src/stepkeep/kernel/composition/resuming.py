@@ -7,6 +7,7 @@ ends, in this order, are recorded by the same decision. Otherwise it is refused,
 
 from __future__ import annotations
 
+from stepkeep.kernel.composition.flows import settled_calls
 from stepkeep.kernel.decide.decision import Reply
 from stepkeep.kernel.decide.draft import HOP_BITS, Draft
 from stepkeep.kernel.decide.execution import claim, report
@@ -46,8 +47,8 @@ def _misfit(draft: Draft, step: Step, event: FlowResumed) -> str | None:
         return "it needs resources, or duties limit who executes it, and a claim of its own is needed"
     if step.state is not StepState.READY or step.fence + 1 != event.fence:
         return f"it is {step.state} after fence {step.fence}; another claim or a cancel came first"
-    if grown.count - step.unmet != event.seen:
-        return f"{grown.count - step.unmet} of its calls have settled, and it went on from {event.seen}"
+    if (settled := settled_calls(step)) != event.seen:
+        return f"{settled} of its calls have settled, and it went on from {event.seen}"
     last = 0
     for call in event.calls:
         row = draft.named(call.no)

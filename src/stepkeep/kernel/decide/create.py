@@ -12,7 +12,8 @@ from typing import TypedDict
 import msgspec
 from msgspec.structs import replace
 
-from stepkeep.kernel.composition.adoption import Continuation, ContinuationKind, ContinuationRecord, adopt_all
+from stepkeep.kernel.composition.adoption import adopt_all
+from stepkeep.kernel.composition.continuation import Continuation, ContinuationKind, ContinuationRecord
 from stepkeep.kernel.decide.decision import Decision, Snapshot
 from stepkeep.kernel.decide.draft import Draft, vouched
 from stepkeep.kernel.decide.execution_slots import waiting_numbers
@@ -138,6 +139,7 @@ def create_run(
                 queue=planned.queue,
                 priority=priority,
                 unmet=planned.unmet + (planned.no in waiting),
+                note=None if continuation is None else continuation.note_of(planned.no),
             )
         )
     if is_later:

@@ -158,7 +158,7 @@ def report(draft: Draft, event: StepReported) -> Reply:
         )
     if isinstance(outcome, Suspended) and any(not 0 <= place < made_calls(step, outcome) for place in outcome.cancels):
         raise InvalidInput(f"step {event.no} of run {event.run_id} cancels calls that it has not made")
-    asked: Mapping[str, Any] | None = _asked_for(outcome, planned)
+    asked: Mapping[str, Any] | None = _asked_for(outcome, planned, step)
     if event.streams:
         asked = {**(asked or {}), "streams": end_streams(draft, event)}
     draft.caused_by("step_reported", event.actor, asked)
@@ -189,7 +189,7 @@ class ReportRecord(TypedDict, total=False):
     error_class: str
 
 
-def _asked_for(outcome: Outcome, planned: PlannedStep) -> ReportRecord | None:
+def _asked_for(outcome: Outcome, planned: PlannedStep, step: Step) -> ReportRecord | None:
     """What the report asks for beyond the definition; the journal keeps it, so that a judge can re-enact it."""
     if type(outcome) is Completed:
         return None
@@ -209,7 +209,7 @@ def _asked_for(outcome: Outcome, planned: PlannedStep) -> ReportRecord | None:
         return waits
     if isinstance(outcome, Suspended):
         is_told = outcome.calls or outcome.cancels
-        return {"plan_grown": {planned.name: calls_told(outcome)}} if is_told else None
+        return {"plan_grown": {planned.name: calls_told(step, outcome)}} if is_told else None
     if not isinstance(outcome, Failed):
         return None
     asked: ReportRecord = {} if outcome.unfit is None else {"unfit": outcome.unfit}
@@ -343,6 +343,8 @@ def _failed(draft: Draft, step: Step, outcome: Failed) -> Settled | None:
         # The words of a handler, which did run.
         error = f"failed: {error}"
     draft.close_attempt(step, AttemptState.FAILED, outcome, category=category, error=error)
+    if outcome.blames is not None and step.note is not None and step.note.grown is not None:
+        step = draft.noted(step, grown=replace(step.note.grown, blames=outcome.blames))
     if category is Category.GOVERNANCE and _asks_people(draft, step):
         hold_reported(draft, step, error)
         return None

@@ -67,10 +67,10 @@ def _has_begun(step: Step) -> bool:
     """Whether a step did more than become ready. One that was held, or waited, and is ready again has a note of more
     than the keys of its limits.
 
-    An adopted step began in another run.
+    An adopted step began in another run, and so did the calls and checkpoints of a flow that nobody has claimed.
     """
     note = step.note
     if note is not None and note.adopted is not None:
         return False
-    is_noted = note is not None and replace(note, limited=()) != Note()
+    is_noted = note is not None and replace(note, limited=(), grown=None) != Note()
     return step.state not in (StepState.PENDING, StepState.READY) or step.fence > 0 or is_noted

@@ -46,7 +46,8 @@ class Failed(Outcome, frozen=True, kw_only=True, gc=False):
 
     `unrun`: a rule before the handler did not hold, so that the handler did not run. `error_class` is how another
     system failed, where that is known. `unfit` is a digest of the code of a flow that raised by itself, and not for a
-    call: where it would fail for good, it holds for other code instead.
+    call: where it would fail for good, it holds for other code instead. `blames` are the numbers of the calls for which
+    a flow failed.
     """
 
     category: Category
@@ -56,6 +57,7 @@ class Failed(Outcome, frozen=True, kw_only=True, gc=False):
     unrun: bool = False
     error_class: ErrorClass | None = None
     unfit: str | None = None
+    blames: tuple[int, ...] | None = None
 
 
 class TimedOut(Outcome, frozen=True, kw_only=True, gc=False):

@@ -230,6 +230,19 @@ class Adopted(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=
     remains: str | None = None
 
 
+class KeptKey(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A call of an earlier run that runs again: its place, what it is, and the run whose idempotency key it has.
+
+    The same call at this place, by the digest of its arguments, keeps that key.
+    """
+
+    place: int
+    kind: str
+    name: str
+    digest: str
+    run: str
+
+
 class Grown(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """The elements of a step that owns some: how many a map has or a loop has begun, and how many failed.
 
@@ -238,6 +251,10 @@ class Grown(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
     the place of the case that a choice took. `code` is a digest of the code of the flow that made the last calls, and
     `seen` is how many ends of calls it had been given: its events and costs up to there are on record. A flow that
     `continues` as new does so by the last of its calls.
+
+    A flow that an earlier run began has the calls up to `count`, but for the places in `free`: its next calls take
+    these first. `kept` are keys of calls that it makes again. `blames` are the numbers of the calls for whose failure
+    it failed; None where that is unknown.
     """
 
     count: int
@@ -250,6 +267,9 @@ class Grown(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
     code: str | None = None
     seen: int | None = None
     continues: bool = False
+    free: tuple[int, ...] = ()
+    kept: tuple[KeptKey, ...] = ()
+    blames: tuple[int, ...] | None = None
 
 
 class Edge(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
@@ -270,8 +290,9 @@ class Called(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=F
     """A call of a flow, as its row has it: what was called, with what, and the template of its step.
 
     `kind` is the method of the context, `name` what it was called for. `digest` is that of the arguments, by which a
-    replay recognises the call. `arguments` is their JSON, or a reference to it. `step` is the JSON of the fields of a
-    step definition that differ from their defaults. `queue` and `undo_queue` are those of the step and of its undo.
+    replay recognises the call. `key` is the run whose idempotency key it keeps, if that is an earlier one. `arguments`
+    is their JSON, or a reference to it. `step` is the JSON of the fields of a step definition that differ from their
+    defaults. `queue` and `undo_queue` are those of the step and of its undo.
 
     A step that a handler added has the kind `then`, and its own name. `needs` is how many steps it waits for,
     `followers` are those that wait for it, and `reads` those whose outputs its inputs read; all by their places.
@@ -287,6 +308,7 @@ class Called(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=F
     needs: int = 0
     followers: tuple[Edge, ...] = ()
     reads: tuple[Read, ...] = ()
+    key: str | None = None
 
 
 class Limited(msgspec.Struct, frozen=True, gc=False):

@@ -10,7 +10,8 @@ from collections.abc import Collection, Iterable
 
 from msgspec.structs import replace
 
-from stepkeep.kernel.composition.adoption import Continuation, ContinuationKind, reference_to
+from stepkeep.kernel.composition.adoption import reference_to
+from stepkeep.kernel.composition.continuation import Continuation, ContinuationKind
 from stepkeep.kernel.decide.compensation import undo_plan
 from stepkeep.kernel.decide.decision import asked_names, requesters_of
 from stepkeep.kernel.errors import Conflict, InvalidInput, NotFound, Refused

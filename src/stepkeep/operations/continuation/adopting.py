@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Protocol
 
-from stepkeep.kernel.composition.adoption import Continuation
+from stepkeep.kernel.composition.continuation import Continuation
 from stepkeep.kernel.errors import Conflict, NotFound
 from stepkeep.kernel.machine.states import RUN_TERMINAL
 from stepkeep.kernel.people.authority import Caller

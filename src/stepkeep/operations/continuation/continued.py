@@ -10,7 +10,7 @@ from typing import Any, TypedDict
 
 import msgspec
 
-from stepkeep.kernel.composition.adoption import ContinuationKind
+from stepkeep.kernel.composition.continuation import ContinuationKind
 from stepkeep.kernel.machine.journal import SealedEntry, open_entry
 from stepkeep.kernel.machine.rows import Note, Run
 from stepkeep.kernel.machine.states import RUN_TERMINAL

@@ -1,14 +1,13 @@
 """Goes on with a finished run in a new one: retry, rerun from a step, fork. Finished steps are adopted by reference.
 
-It reads the earlier run, asks the kernel which steps are adopted and starts the new run. A preview does everything but
-the start. Terminal runs never change, so that what is read here still holds when the new run starts. The engine, the
-command line and the service call it.
+It reads the earlier run, asks the kernel which steps and calls are adopted and starts the new run. Terminal runs never
+change, so that what is read here still holds when the new run starts. `previewing` tells what it would do. The engine,
+the command line and the service call it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Annotated
+from collections.abc import Iterable, Sequence
 
 import msgspec
 from msgspec.structs import replace
@@ -16,63 +15,41 @@ from uuid_utils import uuid7
 
 from stepkeep.kernel.composition.adoption import (
     Choice,
-    Continuation,
-    ContinuationKind,
     ContinuationRequest,
-    Why,
     choose,
     has_begun,
     reference_to,
     remains_of,
 )
 from stepkeep.kernel.composition.child_runs import is_child
-from stepkeep.kernel.composition.versions import obstacles
+from stepkeep.kernel.composition.continuation import Continuation, ContinuationKind
+from stepkeep.kernel.composition.kept_calls import FlowCourse, courses
+from stepkeep.kernel.composition.versions import changed_behind, obstacles
 from stepkeep.kernel.decide.decision import requesters_of
-from stepkeep.kernel.definition import Effect
 from stepkeep.kernel.errors import Conflict, InvalidInput, NotFound
 from stepkeep.kernel.machine.journal import payload_digest
 from stepkeep.kernel.machine.payloads import read_reference
-from stepkeep.kernel.machine.rows import Note, Step
-from stepkeep.kernel.machine.states import RUN_TERMINAL, AttemptState, RunState, StepState
+from stepkeep.kernel.machine.rows import Checkpoint, Note, Step
+from stepkeep.kernel.machine.states import RUN_TERMINAL, AttemptState, Category, Phase, RunState, StepState
 from stepkeep.kernel.people.authority import Caller
 from stepkeep.kernel.people.persons import carried, persons_of
 from stepkeep.kernel.plan import Plan
 from stepkeep.operations import validate
-from stepkeep.operations.answers import Answer, says
-from stepkeep.operations.continuation.adopting import refuse_second_owner
 from stepkeep.operations.definitions.publish import find_plan
 from stepkeep.operations.people.live_policies import compiled
 from stepkeep.operations.pipeline.plans import plan_for, plan_of
 from stepkeep.operations.pipeline.start import Started, Starter, StartRequest
 from stepkeep.operations.pipeline.transact import Transactor
+from stepkeep.operations.runs.step_names import number_of
 from stepkeep.operations.runs.views import read_snapshot
 from stepkeep.store.change import ANY_CALLER
-from stepkeep.store.records import WholeRun
+from stepkeep.store.records import FIRST_CHECKPOINT, WholeRun
 from stepkeep.store.rows import Payload
 
 _canonical = msgspec.json.Encoder(order="sorted").encode
 
 MAX_ADOPTED_BYTES = 64 * 1024 * 1024
 """How large the outputs of all adopted steps may be together."""
-
-SAYS: Mapping[Why, str] = {
-    Why.SUCCEEDED: "it succeeded",
-    Why.SKIPPED: "it was skipped",
-    Why.CHOSEN: "it is the step to go on from",
-    Why.FOLLOWS: "a step that it depends on runs again",
-    Why.NOT_FINISHED: "it did not finish",
-    Why.UNDONE: "it was undone, or its undo began",
-    Why.INPUT_DIFFERS: "the input differs, and people, a policy or a condition decide about it or below it",
-    Why.INFORMS: "the input differs, and what it says is shown to people, or decides whether they are asked",
-    Why.ELEMENTS: "its elements had effects, which only their own run can undo",
-    Why.IN_DOUBT: "it was skipped, and may have had its effect",
-    Why.OWN_DECISION: "you decided about it, or below it, in the earlier run, and would now ask for it",
-    Why.PLAN_DIFFERS: "its approval covers the steps behind it, and the other version changes them",
-    Why.ADDED: "the other version adds it",
-}
-
-ASKS_ANEW = (Why.INPUT_DIFFERS, Why.OWN_DECISION, Why.PLAN_DIFFERS)
-"""Why people are asked once more about a step that they decided."""
 
 
 class ContinuationOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -92,6 +69,7 @@ class PreparedContinuation(msgspec.Struct, frozen=True, kw_only=True):
     plan: Plan
     input: bytes
     choices: tuple[Choice, ...]
+    courses: tuple[FlowCourse, ...]
     continuation: Continuation
     references: tuple[str, ...]
 
@@ -135,95 +113,25 @@ async def request_for(
     )
 
 
-class StepFate(Answer, kw_only=True):
-    """What would become of a step."""
-
-    step: str
-    adopted: bool
-    reason: Why
-    says: str
-    was: Annotated[StepState | None, says("Its state in the earlier run; null where that has no such step.")]
-    effect: Effect
-    undo: bool
-    may_repeat: Annotated[bool, says("Its effect happened, or may have happened, and it would run again.")]
-
-
-class ContinuationPreview(Answer, rename={"as_": "as", "from_": "from"}, kw_only=True):
-    """What a new run would adopt and run again."""
-
-    run_id: str
-    as_: ContinuationKind
-    from_: str | None
-    version: int
-    adopted: list[str]
-    runs_again: list[str]
-    reopens: Annotated[list[str], says("Steps that people decided about, and are asked about anew.")]
-    may_repeat: list[str]
-    owns_undo: Annotated[list[str], says("Adopted steps that the new run would undo in a rollback.")]
-    continued_by: Annotated[list[str], says("Runs that repeat or continue this one already, newest first.")]
-    child_of: Annotated[str | None, says("The parent of the run, which does not wait for the new run.")]
-    steps: list[StepFate]
-
-
-async def preview(
-    transactor: Transactor, run_id: str, wanted: ContinuationOptions, *, caller: Caller
-) -> ContinuationPreview:
-    """What would run again, what would be adopted, and which effects may happen twice. It writes nothing."""
-    found = await prepare(transactor, run_id, wanted, caller=caller)
-    if wanted.how is ContinuationKind.RETRY:
-        # The start itself asks in its transaction, after it has looked for the idempotency key.
-        sources = sorted({one.run for _, _, one in found.continuation.in_order()})
-        refuse_second_owner(
-            found.continuation, caller.tenant, await transactor.store.read_adoptions(caller.tenant, sources)
-        )
-    old = await plan_for(transactor, found.whole.record.run)
-    rows = {step.no: step for step in found.whole.steps}
-    steps = [_step_fate(choice, old, rows, found.plan) for choice in found.choices]
-    return ContinuationPreview(
-        run_id=run_id,
-        as_=wanted.how,
-        from_=wanted.start,
-        version=found.plan.definition.version,
-        adopted=[one.step for one in steps if one.adopted],
-        runs_again=[one.step for one in steps if not one.adopted],
-        reopens=[one.step for one in steps if one.reason in ASKS_ANEW and one.was is StepState.SUCCEEDED],
-        may_repeat=[one.step for one in steps if one.may_repeat],
-        owns_undo=[one.step for one in steps if one.adopted and one.undo and wanted.how is ContinuationKind.RETRY],
-        continued_by=await transactor.store.find_reruns(caller.tenant, run_id),
-        child_of=await _parent_of(transactor, caller.tenant, run_id),
-        steps=steps,
-    )
-
-
-async def _parent_of(transactor: Transactor, tenant: str, run_id: str) -> str | None:
-    """The run that started this one as its child. It does not wait for a run that goes on with it."""
-    link = await transactor.store.children.read_link(tenant, run_id) if is_child(run_id) else None
-    return None if link is None else link.run_id
-
-
-def _step_fate(choice: Choice, old: Plan, rows: Mapping[int, Step], new: Plan) -> StepFate:
-    definition = new.steps[new.numbers[choice.name]].definition
-    no = old.number(choice.name)
-    return StepFate(
-        step=choice.name,
-        adopted=choice.adopted,
-        reason=choice.why,
-        says=SAYS[choice.why] + (f" ({choice.of})" if choice.of else ""),
-        was=None if no is None else rows[no].state,
-        effect=definition.effect,
-        undo=definition.undo is not None,
-        may_repeat=choice.may_repeat,
-    )
-
-
-def _check_start(plan: Plan, start: str) -> None:
-    """Refuse a step that the definition does not have, and one that only its owner stands for."""
+def _place_of(plan: Plan, old: Plan, whole: WholeRun, start: str) -> tuple[str, int | None]:
+    """The step from which to go on, and the number of its call if that is the place. Refuses a step that the definition
+    does not have, a call that the run did not make, and what only its owner stands for."""
     number = plan.number(start)
+    if number is None and plan.segments:
+        start = old.at(number_of(old, whole.steps, f"run {whole.record.run.id}", start)).name
+        number = plan.number(start)
     if number is None or number == 2 * plan.size:
         raise validate.no_such_step(plan.definition.name, start, [step.name for step in plan.steps])
-    if number >= plan.size:
-        owner = plan.at(number).definition.name
-        raise InvalidInput(f"{start} is part of {owner}, which is repeated as a whole. Name {owner}.")
+    if number < plan.size:
+        return start, None
+    planned = plan.at(number)
+    if planned.phase is Phase.MAIN and planned.owner is not None and plan.steps[planned.owner].kind.is_flow:
+        made, call = {step.no for step in whole.steps}, old.number(start)
+        if call not in made:
+            raise NotFound(f"run {whole.record.run.id} made no call {start}.")
+        return plan.steps[planned.owner].name, call
+    owner = planned.definition.name
+    raise InvalidInput(f"{start} is part of {owner}, which is repeated as a whole. Name {owner}.")
 
 
 # -- the earlier run -------------------------------------------------------------------------------------------------
@@ -240,30 +148,33 @@ async def prepare(
         if wanted.version is None
         else await find_plan(transactor, old.definition.name, wanted.version, tenant=caller.tenant)
     )
-    if wanted.start is not None:
-        _check_start(plan, wanted.start)
+    start, call = (None, None) if wanted.start is None else _place_of(plan, old, whole, wanted.start)
     before = (await transactor.payloads.detail(whole.record.details)).input
     given = before if wanted.given is None else wanted.given
     asked = ContinuationRequest(
-        how=wanted.how, start=wanted.start, same_input=_is_same(before, given), actor=caller.actor
+        how=wanted.how, start=start, call=call, same_input=_is_same(before, given), actor=caller.actor
     )
     undone = await _undone_elsewhere(transactor, whole, old, caller.tenant)
     live = None if asked.same_input else await transactor.store.read_policy(caller.tenant)
     policy = None if live is None else compiled(live, transactor.plans.live.opened)
-    choices = choose(old, {step.no: step for step in whole.steps}, plan, asked, undone, policy)
+    rows = {step.no: step for step in whole.steps}
+    choices = choose(old, rows, plan, asked, undone, policy)
     adopted = [choice.name for choice in choices if choice.adopted]
     is_migrated = wanted.how is ContinuationKind.MIGRATE
     if plan is not old and not is_migrated and (found := list(obstacles(old.definition, plan.definition, adopted))):
         raise Conflict(
             f"run {run_id} cannot go on under version {plan.definition.version}: {found[0]}.", {"reasons": found}
         )
-    continuation, references = await _continuation(transactor, whole, old, plan, wanted, adopted)
+    replanned = () if plan is old else changed_behind(old.definition, plan.definition)
+    flows = () if is_migrated else courses(old, rows, choices, asked, undone, replanned)
+    continuation, references = await _continuation(transactor, whole, old, plan, wanted, adopted, flows)
     return PreparedContinuation(
         whole=whole,
         old=old,
         plan=plan,
         input=given,
         choices=tuple(choices),
+        courses=tuple(flows),
         continuation=continuation,
         references=references,
     )
@@ -302,31 +213,42 @@ async def _undone_elsewhere(transactor: Transactor, whole: WholeRun, plan: Plan,
     others = sorted({row.run_id for row in rows if row.run_id != run_id})
     begun: set[tuple[str, str]] = set()
     for other in await transactor.store.read_whole(tenant, others, [], with_messages=False) if others else ():
-        size = (await plan_for(transactor, other.record.run)).size
-        tried = {step.no - size for step in other.steps if size <= step.no < 2 * size and has_begun(step)}
+        its = await plan_for(transactor, other.record.run)
+        tried = {step.no for step in other.steps if its.is_undo(step.no) and has_begun(step)}
         begun |= {
-            (row.source_run, row.source_step) for row in rows if row.run_id == other.record.run.id and row.no in tried
+            (row.source_run, row.source_step)
+            for row in rows
+            if row.run_id == other.record.run.id and its.undo_no(row.no) in tried
         }
     return frozenset(
-        plan.steps[step.no].name for step in whole.steps[: plan.size] if _source(run_id, plan, step) in begun
+        plan.at(step.no).name
+        for step in whole.steps
+        if (step.no < plan.size or plan.is_element(step.no)) and _source(run_id, plan, step) in begun
     )
 
 
 def _source(run_id: str, plan: Plan, step: Step) -> tuple[str, str]:
     adopted = None if step.note is None else step.note.adopted
-    return (run_id, plan.steps[step.no].name) if adopted is None else (adopted.run, adopted.step)
+    return (run_id, plan.at(step.no).name) if adopted is None else (adopted.run, adopted.step)
 
 
 # -- what is adopted -------------------------------------------------------------------------------------------------
 async def _continuation(
-    transactor: Transactor, whole: WholeRun, old: Plan, new: Plan, wanted: ContinuationOptions, adopted: Sequence[str]
+    transactor: Transactor,
+    whole: WholeRun,
+    old: Plan,
+    new: Plan,
+    wanted: ContinuationOptions,
+    adopted: Sequence[str],
+    flows: Sequence[FlowCourse],
 ) -> tuple[Continuation, tuple[str, ...]]:
-    """The notes of the adopted steps, and the digests of outputs that are kept outside their rows."""
+    """The notes of the adopted steps and calls, and the digests of payloads that are kept outside their rows."""
     run = whole.record.run
     involved = (await transactor.store.read_involved([(run.tenant, run.id)])).get((run.tenant, run.id))
     executors = {} if involved is None else involved.executors
     every = {row.no: row for row in whole.steps}
-    rows = sorted((whole.steps[old.numbers[name]] for name in adopted), key=lambda row: row.settled or 0)
+    calls = [row for flow in flows for row in flow.adopted]
+    rows = sorted([*(whole.steps[old.numbers[name]] for name in adopted), *calls], key=lambda row: row.settled or 0)
     outputs = {row.no: output_of(whole, row) for row in rows}
     if (size := sum(len(output or b"") for output in outputs.values())) > MAX_ADOPTED_BYTES:
         raise InvalidInput(
@@ -334,14 +256,19 @@ async def _continuation(
             "Rerun the run from its beginning."
         )
     notes: dict[int, Note] = {}
+    failures: dict[int, tuple[Category, str]] = {}
     for place, row in enumerate(rows):
-        name, output = old.steps[row.no].name, outputs[row.no]
+        name, output = old.at(row.no).name, outputs[row.no]
+        if (no := new.number(name)) is None:
+            raise InvalidInput(f"{name} has no place in version {new.definition.version}, which allows fewer calls.")
         reference = reference_to(run.id, name, row, place, wanted.how.owns_undo)
         if row.note is None or row.note.adopted is None:
             left = remains_of(old, every, row.no) if wanted.how.owns_undo else None
             reference = replace(reference, digest=payload_digest(output), remains=left)
         before = row.note or Note()
-        notes[new.numbers[name]] = Note(
+        if row.category is not None and row.error is not None:
+            failures[no] = (row.category, row.error)
+        notes[no] = Note(
             output=None if output is None else output.decode(),
             record=before.record,
             deciders=before.deciders,
@@ -349,10 +276,43 @@ async def _continuation(
             child=before.child,
             persons=carried(persons_of(old, every, row.no, executors)),
             adopted=reference,
+            call=before.call,
         )
-    kept = [found for output in outputs.values() if (found := read_reference(output)) is not None]
+    numbers = {flow.owner: new.numbers[old.steps[flow.owner].name] for flow in flows}
+    recorded = {
+        numbers[flow.owner]: await _checkpoints(transactor, run.tenant, run.id, flow.owner)
+        for flow in flows
+        if flow.goes_on
+    }
+    payloads = [*outputs.values(), *(one.value for some in recorded.values() for one in some)]
+    payloads += [note.call.arguments.encode() for note in notes.values() if note.call is not None]
+    kept = [found for payload in payloads if (found := read_reference(payload)) is not None]
     digests = tuple(dict.fromkeys(one.digest for one in kept if one.kept == "rows"))
-    return Continuation(how=wanted.how, run_id=run.id, start=wanted.start, notes=notes), digests
+    continuation = Continuation(
+        how=wanted.how,
+        run_id=run.id,
+        start=wanted.start,
+        notes=notes,
+        flows={numbers[flow.owner]: flow.grown for flow in flows if flow.grown is not None},
+        checkpoints={no: some for no, some in recorded.items() if some},
+        failures=failures,
+    )
+    return continuation, digests
+
+
+CHECKPOINTS_AT_ONCE = 100
+
+
+async def _checkpoints(transactor: Transactor, tenant: str, run_id: str, no: int) -> tuple[Checkpoint, ...]:
+    """Everything that the handler of a step recorded while it ran. The rows of a finished run do not change."""
+    found: list[Checkpoint] = []
+    after = FIRST_CHECKPOINT
+    while True:
+        page = await transactor.store.read_checkpoints(tenant, run_id, no, after, CHECKPOINTS_AT_ONCE)
+        found += page
+        if len(page) < CHECKPOINTS_AT_ONCE:
+            return tuple(found)
+        after = (page[-1].seq, page[-1].name)
 
 
 def output_of(whole: WholeRun, row: Step) -> bytes | None:

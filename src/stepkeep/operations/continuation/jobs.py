@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from uuid_utils import uuid7
 
 from stepkeep.edges.safe_text import exception_message, inert_line
-from stepkeep.kernel.composition.adoption import ContinuationKind
+from stepkeep.kernel.composition.continuation import ContinuationKind
 from stepkeep.kernel.errors import Conflict, InvalidInput, KeyReused, NotFound, StepkeepError, StoreError
 from stepkeep.kernel.people.authority import Caller
 from stepkeep.operations import validate

@@ -15,8 +15,8 @@ from typing import Annotated, Any
 
 from msgspec.structs import replace
 
-from stepkeep.kernel.composition.adoption import ContinuationKind
 from stepkeep.kernel.composition.child_runs import is_child
+from stepkeep.kernel.composition.continuation import ContinuationKind
 from stepkeep.kernel.composition.migration import deadlines, late, refusals, reopens
 from stepkeep.kernel.decide.decision import Accepted
 from stepkeep.kernel.decide.draft import Missing

@@ -37,6 +37,7 @@ from stepkeep.operations.instants import dated
 from stepkeep.operations.pipeline.plans import plan_of
 from stepkeep.operations.pipeline.transact import Transactor
 from stepkeep.operations.runs.run_answers import Ballot, Counted, Needs
+from stepkeep.operations.runs.step_names import number_of
 
 MAX_PAYLOAD_BYTES = 262_144
 MAX_EVIDENCE = 100
@@ -153,7 +154,7 @@ async def decide_hold(
         said = f"{choice!a} is no decision about a stuck step. Use retry, skip, fail or complete."
         raise InvalidInput(said) from None
     plan = await plan_of(transactor, caller.tenant, run_id)
-    no = _number(plan, run_id, step)
+    no = await _number(transactor, plan, caller.tenant, run_id, step)
     if chosen is HoldChoice.COMPLETE:
         await _check_output(caller.tenant, plan.at(no), output)
     elif output is not None:
@@ -193,7 +194,7 @@ async def complete(
         transactor.payloads.check_size("the output", output)
     _bound("claim of the completion", claim)
     plan = await plan_of(transactor, caller.tenant, run_id)
-    no = _number(plan, run_id, step)
+    no = await _number(transactor, plan, caller.tenant, run_id, step)
     if said is ManualOutcome.SUCCEEDED and plan.at(no).by_hand:
         await _check_output(caller.tenant, plan.at(no), output)
     event = CompletionSignalled(
@@ -330,16 +331,16 @@ async def _check_output(tenant: str, planned: PlannedStep, output: bytes | None)
 
 
 async def step_number(transactor: Transactor, tenant: str, run_id: str, step: str) -> int:
-    """The number of a step of a run by its name."""
-    return _number(await plan_of(transactor, tenant, run_id), run_id, step)
+    """The number of a step of a run by its name, or by that of a call."""
+    return await _number(transactor, await plan_of(transactor, tenant, run_id), tenant, run_id, step)
 
 
-def _number(plan: Plan, run_id: str, step: str) -> int:
+async def _number(transactor: Transactor, plan: Plan, tenant: str, run_id: str, step: str) -> int:
     name = validate.key("the name of a step", step)
     no = plan.number(name)
-    if no is None:
-        raise validate.no_such_step(f"run {run_id}", name, [planned.name for planned in plan.steps])
-    return no
+    if no is not None:
+        return no
+    return number_of(plan, await transactor.store.read_steps(tenant, run_id), f"run {run_id}", name)
 
 
 def check_message_size(payload: bytes) -> None:

@@ -122,7 +122,9 @@ class Memory:
             known = recalled[key] = held.known
             run, steps = known.run, known.steps
             for no, _ in held.plan.at(event.no).dependents:
-                if no not in steps and known.is_young and no not in known.ended:
+                # A flow may have been created with calls of an earlier run: its row is read.
+                is_known = no in steps or no in known.ended or held.plan.steps[no].kind.is_flow
+                if known.is_young and not is_known:
                     steps[no] = as_created(held.plan, run, no)
             loaded.runs[key], loaded.steps[key] = run, steps
         return Recalled(loaded, recalled)

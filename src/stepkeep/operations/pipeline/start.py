@@ -17,8 +17,8 @@ from uuid_utils import uuid7
 
 from stepkeep.definition.bounds import MAX_PRIORITY
 from stepkeep.definition.expressions.json_schema import check_json_input, is_declared, is_quick
-from stepkeep.kernel.composition.adoption import Continuation, ContinuationKind
 from stepkeep.kernel.composition.child_runs import CONTINUE
+from stepkeep.kernel.composition.continuation import Continuation, ContinuationKind
 from stepkeep.kernel.decide.create import StartTemplate, create_run, start_template
 from stepkeep.kernel.decide.decision import Accepted, Claimer, Decision, Reply, check_requesters
 from stepkeep.kernel.decide.draft import Missing

@@ -20,7 +20,7 @@ from stepkeep.definition.native.added import AddedStep, complaint, read_added
 from stepkeep.definition.python.calls import ReadCall, read_call, written_call
 from stepkeep.definition.python.registry import Registry
 from stepkeep.kernel.composition.child_runs import CONTINUE
-from stepkeep.kernel.composition.flows import too_many_calls
+from stepkeep.kernel.composition.flows import places_of, too_many_calls
 from stepkeep.kernel.definition import Flow
 from stepkeep.kernel.errors import DefinitionError, InvalidInput
 from stepkeep.kernel.machine.outcomes import Added, Failed, NewCall, Outcome, Suspended
@@ -75,12 +75,13 @@ def read_asked(
         raise InvalidInput(
             f"the flow {planned.name} has seen {outcome.seen} ends of calls, and made {grown.count} calls."
         )
-    if any(place >= grown.count + len(outcome.calls) for place in outcome.cancels):
+    places, count = places_of(grown, len(outcome.calls))
+    if any(place >= count for place in outcome.cancels):
         raise InvalidInput(f"the flow {planned.name} cancels calls that it has not made.")
-    if grown.count + len(outcome.calls) > flow.max:
+    if count > flow.max:
         error = too_many_calls(flow)
         return Failed(category=Category.VALIDATION, error=error, final=True, cost=outcome.cost), []
-    calls = [_read(place, call, planned.name) for place, call in enumerate(outcome.calls, grown.count)]
+    calls = [_read(place, call, planned.name) for place, call in zip(places, outcome.calls, strict=True)]
     if calls and grown.continues:
         raise InvalidInput(f"the flow {planned.name} has continued as new; it makes no more calls.")
     for call in calls:

@@ -53,6 +53,7 @@ KINDS: dict[str, tuple[type[Outcome], dict[str, str]]] = {
             "unrun": "unrun",
             "error_class": "error_class",
             "unfit": "unfit",
+            "blames": "blames",
         },
     ),
     "timed_out": (TimedOut, {"error": "error"}),
@@ -104,6 +105,8 @@ def outcome_of(given: Mapping[str, Any]) -> Outcome:
         values["category"] = _choice(Category, values.get("category") or Category.UNKNOWN)
         if values.get("error_class") is not None:
             values["error_class"] = _choice(ErrorClass, values["error_class"])
+    if values.get("blames") is not None:
+        values["blames"] = tuple(values["blames"])
     if given.get("cost") is not None:
         values["cost"] = _json(given["cost"])
     values["emit"] = tuple(Emitted(one["name"], _json(one.get("payload"))) for one in given.get("emit") or ())

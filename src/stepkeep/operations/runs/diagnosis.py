@@ -37,7 +37,7 @@ from stepkeep.operations.people.step_people import People
 from stepkeep.operations.pipeline.plans import plan_for
 from stepkeep.operations.pipeline.transact import Transactor
 from stepkeep.operations.remote.services import Known, Service, WaitingStep, known_workers, read_service
-from stepkeep.operations.runs import counting
+from stepkeep.operations.runs import counting, step_names
 from stepkeep.operations.runs.causes import Cause, Explanation, PausedBy, Why
 from stepkeep.operations.runs.explain import Scene, explain_run, explain_step
 from stepkeep.operations.runs.progress import progress_words, read_progress
@@ -261,10 +261,7 @@ async def _explain(
 
 
 def number_of(scene: Scene, step: str) -> int:
-    found = scene.plan.number(step)
-    if found is None:
-        raise validate.no_such_step(f"run {scene.run.id}", step, list(scene.plan.numbers))
-    return found
+    return step_names.number_of(scene.plan, scene.steps, f"run {scene.run.id}", step)
 
 
 async def _worker(store: Store, staff: Staff, row: Worker) -> Explanation:

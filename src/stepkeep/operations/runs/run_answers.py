@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, UnsetType, field
 
-from stepkeep.kernel.composition.adoption import ContinuationKind
+from stepkeep.kernel.composition.continuation import ContinuationKind
 from stepkeep.kernel.machine.rows import ChildMode
 from stepkeep.kernel.machine.states import AttemptState, Phase, Rollback, RunState, StepState
 from stepkeep.operations.answers import Answer, says

@@ -57,6 +57,7 @@ from stepkeep.operations.runs.run_answers import (
     Waiting,
 )
 from stepkeep.operations.runs.skips import cascades, read_skips
+from stepkeep.operations.runs.step_names import ambiguous
 from stepkeep.operations.streams.logs import read_log
 from stepkeep.store.reading import damage_of
 from stepkeep.store.records import RunFilter, RunRecord, WholeRun
@@ -165,7 +166,10 @@ async def describe_step(transactor: Transactor, run_id: str, step: str, *, tenan
         describe_run(transactor, run_id, tenant=tenant), transactor.store.read_evidence(tenant, run_id)
     )
     found = next((one for one in view.steps if one.name == step), None)
-    if found is None:
+    called = [one for one in view.steps if one.call == step and not one.name.startswith("undo:")]
+    if found is None and len(called) > 1:
+        raise ambiguous(f"run {run_id}", str(step), [one.name for one in called])
+    if (found := found or next(iter(called), None)) is None:
         raise validate.no_such_step(f"run {run_id}", str(step), [one.name for one in view.steps])
     visible = transactor.payloads.seal.visible
     evidence = {one.fence: decode_json(visible(one.body)) for one in kept if one.no == found.no}

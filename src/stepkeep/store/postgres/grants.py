@@ -25,6 +25,9 @@ CHANGES_RUNS = {
 }
 """What every decision about a run may write. A business key is deleted when its run ends, and becomes free."""
 
+CONVERSES = ("conversations", "conversation_items")
+"""What sessions of agents and savers of checkpoints write."""
+
 GRANTS_SLOTS = {"insert": ("slots", "quota_scopes"), "update": ("slots", "quota_scopes"), "delete": ("slots",)}
 """What a start and the grant of an execution slot write."""
 
@@ -74,6 +77,7 @@ FUNCTIONS = ("stepkeep_tenant_of_key(text)", "stepkeep_tenant_of_session(text)",
 RIGHTS: dict[Part, dict[str, tuple[str, ...]]] = {
     Part.WORKER: {
         "insert": (
+            *CONVERSES,
             *CHANGES_RUNS["insert"],
             *FIRES["insert"],
             *GRANTS_SLOTS["insert"],
@@ -83,6 +87,7 @@ RIGHTS: dict[Part, dict[str, tuple[str, ...]]] = {
             *("sinks", "delivery_actions", "audit", "audit_heads"),
         ),
         "update": (
+            *CONVERSES,
             *CHANGES_RUNS["update"],
             *FIRES["update"],
             *GRANTS_SLOTS["update"],
@@ -90,6 +95,7 @@ RIGHTS: dict[Part, dict[str, tuple[str, ...]]] = {
             *("workers", "worker_reports", "sinks", "jobs", "job_runs", "audit_heads"),
         ),
         "delete": (
+            *CONVERSES,
             *CHANGES_RUNS["delete"],
             *GRANTS_SLOTS["delete"],
             *TAKES_RESOURCES["delete"],
@@ -100,6 +106,7 @@ RIGHTS: dict[Part, dict[str, tuple[str, ...]]] = {
     Part.CLIENT: {
         "insert": (
             *("definitions", "schemas", "queues"),
+            *CONVERSES,
             *CHANGES_RUNS["insert"],
             *FIRES["insert"],
             *GRANTS_SLOTS["insert"],
@@ -108,6 +115,7 @@ RIGHTS: dict[Part, dict[str, tuple[str, ...]]] = {
             *("jobs", "job_runs"),
         ),
         "update": (
+            *CONVERSES,
             *CHANGES_RUNS["update"],
             *FIRES["update"],
             *GRANTS_SLOTS["update"],
@@ -116,6 +124,7 @@ RIGHTS: dict[Part, dict[str, tuple[str, ...]]] = {
         ),
         REQUESTERS: ("run_details",),
         "delete": (
+            *CONVERSES,
             *CHANGES_RUNS["delete"],
             *GRANTS_SLOTS["delete"],
             *("limit_holds", "sinks", "deliveries", "quota_runs"),

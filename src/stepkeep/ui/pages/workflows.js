@@ -3,7 +3,6 @@
  */
 import {
 	ago,
-	area,
 	attempt,
 	badge,
 	button,
@@ -17,7 +16,6 @@ import {
 	h,
 	href,
 	icon,
-	inert,
 	jsonView,
 	line,
 	link,
@@ -32,7 +30,6 @@ import {
 	refused,
 	said,
 	select,
-	send,
 	setQuery,
 	skeleton,
 	span,
@@ -269,18 +266,7 @@ export function workflowPage(context) {
 			"Parts of the workflow",
 		);
 		put(body, document.description ? h("p.muted", said(document.description, 600)) : null, tabs.list, tabs.panel);
-		graph.show(
-			document.steps.map((/** @type {any} */ one) => ({
-				id: one.name,
-				label: one.name,
-				sub: sub(one),
-				state: one.approval ? "awaiting_approval" : one.wait ? "awaiting_event" : "step",
-				undo: one.undo ? { id: `undo:${one.name}`, state: "none", at: /** @type {string | null} */ (null) } : null,
-			})),
-			document.steps.flatMap((/** @type {any} */ one) =>
-				one.depends_on.map((/** @type {any} */ dep) => ({ from: dep.step, to: one.name })),
-			),
-		);
+		graph.show(...graphOf(document));
 	}
 
 	/** @param {number[]} versions @param {number} current */
@@ -493,74 +479,16 @@ const sub = (one) =>
 				? line(does(one), 30)
 				: `${one.executor?.name ?? one.executor?.kind ?? ""}${one.retry.max_attempts > 1 && one.executor ? ` ×${one.retry.max_attempts}` : ""}`;
 
-const TEMPLATE = "workflow: hello\ntimeout: 1h\nsteps:\n  - name: greet\n    uses: greet\n    timeout: 10s\n";
-
-/** @param {Context} context */
-export function editorPage(context) {
-	const kept = sessionStorage.getItem("stepkeep.draft") ?? TEMPLATE;
-	const text = area({
-		class: "code",
-		rows: "24",
-		"aria-label": "Definition in YAML",
-		value: kept,
-		on: {
-			input: () => {
-				clearTimeout(timer);
-				timer = setTimeout(check, 300);
-			},
-		},
-	});
-	const out = h("div.stack", { role: "status" }),
-		submit = button(
-			"Publish",
-			() =>
-				void attempt(async () => {
-					const told = await send("POST", "/workflows", { text: text.value, type: "application/yaml" });
-					sessionStorage.removeItem("stepkeep.draft");
-					toast("ok", `Published ${told.definition.workflow} version ${told.definition.version}`);
-					go(`/workflows/${encodeURI(told.definition.workflow)}`);
-				}),
-			{ kind: "primary", icon: "check", disabled: true },
-		);
-	let timer = 0,
-		asked = 0;
-	context.title("Write a workflow");
-	/** @returns {Promise<void>} */
-	async function check() {
-		asked += 1;
-		const mine = asked;
-		sessionStorage.setItem("stepkeep.draft", text.value);
-		const told = await send("POST", "/workflows/check", {
-			text: text.value,
-			type: "application/yaml",
-			signal: context.signal,
-		}).catch(refused);
-		if (mine !== asked) return;
-		if (told instanceof Problem) return void put(out, problemBox(told.message));
-		submit.disabled = !told.ok || !may("operate");
-		const list = (/** @type {any[]} */ found, /** @type {string} */ tone, /** @type {string} */ word) =>
-			found.map((one) =>
-				h(
-					"li",
-					note(tone, tone === "bad" ? "cross" : "warn", one.line ? `line ${one.line}` : word),
-					h("span", inert(one.message), one.hint ? h("span.muted", ` ${inert(one.hint)}`) : null),
-				),
-			);
-		put(
-			out,
-			told.ok
-				? note("ok", "check", `${line(told.workflow ?? "", 60)}: ${counted(told.steps ?? 0, "step")}, no problems`)
-				: note("bad", "cross", counted(told.problems.length, "problem")),
-			h("ul.findings", list(told.problems, "bad", "problem"), list(told.warnings, "wait", "warning")),
-		);
-	}
-	void check();
-	return {
-		element: h(
-			"div.page",
-			h("nav.crumbs", { "aria-label": "Path" }, link("/workflows", "Workflows"), icon("right"), "Editor"),
-			h("div.head", h("h1", "Write a workflow"), h("div.row", submit)),
-			h("div.split", text, h("section.card", h("header", h("h2", "Findings")), h("div.body", out))),
-		),
-	};
-}
+/** The graph of a definition. @param {Record<string, any>} document @returns {[GraphNode[], GraphEdge[]]} */
+export const graphOf = ({ steps }) => [
+	steps.map((/** @type {any} */ one) => ({
+		id: one.name,
+		label: one.name,
+		sub: sub(one),
+		state: one.approval ? "awaiting_approval" : one.wait ? "awaiting_event" : "step",
+		undo: one.undo ? { id: `undo:${one.name}`, state: "none", at: /** @type {string | null} */ (null) } : null,
+	})),
+	steps.flatMap((/** @type {any} */ one) =>
+		one.depends_on.map((/** @type {any} */ dep) => ({ from: dep.step, to: one.name })),
+	),
+];

@@ -106,8 +106,10 @@ class AttemptCheckpoints:
         self._new: dict[str, bytes] = {}
         self._known: dict[str, bytes] = {}
         self._reading = asyncio.Lock()
-        # The first claim of a step finds nothing recorded.
-        self._after = FIRST_CHECKPOINT if job.claim.step.fence > 1 else None
+        # The first claim of a step finds nothing recorded, but for a flow that an earlier run began.
+        step = job.claim.step
+        is_begun = step.fence > 1 or (step.note is not None and step.note.grown is not None)
+        self._after = FIRST_CHECKPOINT if is_begun else None
         self.most_bytes = keeper.most_bytes
 
     async def find(self, name: str) -> bytes | None:

@@ -201,6 +201,8 @@ class FlowCalls(msgspec.Struct, eq=False):
     """The attempt of that flow which goes on by the end of this call."""
     unfit: str | None = None
     """A digest of the code of the flow, if it raised by itself and may hold for other code."""
+    blames: tuple[int, ...] | None = None
+    """The calls for whose failure the flow failed."""
 
 
 class AttemptSpan(msgspec.Struct, eq=False):
@@ -328,6 +330,7 @@ class Job(msgspec.Struct, eq=False):
             progressed=self.progressed,
             trace=self.tracing.trace,
             effect_of=self._effect_of,
+            key_of=None if planned.call is None else planned.call.key,
             checkpoints=self.checkpoints(),
             streams=self._written_streams(planned.kind.is_flow),
         )

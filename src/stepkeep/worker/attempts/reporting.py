@@ -259,9 +259,10 @@ class Reporting:
 
 
 def _of_own_code(job: Job, outcome: Outcome) -> Outcome:
-    """The failure of a flow says which code raised, if that was no failure of a call."""
-    is_own = job.calls.unfit is not None and isinstance(outcome, Failed)
-    return replace(outcome, unfit=job.calls.unfit) if is_own else outcome
+    """The failure of a flow says for which calls it failed, or which code raised, if that was no failure of a call."""
+    if not isinstance(outcome, Failed) or job.calls.blames is None:
+        return outcome
+    return replace(outcome, unfit=job.calls.unfit, blames=job.calls.blames)
 
 
 def _report_bytes(report: Report) -> int:

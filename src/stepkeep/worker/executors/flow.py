@@ -28,12 +28,15 @@ from stepkeep.worker.code import build_of
 from stepkeep.worker.context import Context
 from stepkeep.worker.current import entered
 from stepkeep.worker.executors.python import PythonExecutor, check_fit, make_call
-from stepkeep.worker.flows.calls import NonDeterministic, Templates, is_meant
+from stepkeep.worker.flows.calls import NonDeterministic, Templates, failed_calls, is_meant
 from stepkeep.worker.flows.context import FlowContext
 from stepkeep.worker.flows.loop import refusal
 from stepkeep.worker.flows.replay import Flow, Inline, began_at, code_of
 
 log = logging.getLogger("stepkeep.worker")
+
+MOST_BLAMED = 1_000
+"""How many calls a flow names for which it failed."""
 
 _decode = msgspec.json.Decoder().decode
 
@@ -120,7 +123,11 @@ class FlowExecutor:
         return Released(reason=storable_text(str(problem)), unfit=build_of(self.spec(job.claim.planned).function))
 
     def _note_own_error(self, job: Job, problem: Exception) -> None:
-        """A flow whose own code failed for good holds for other code, unless its definition lets it fail."""
+        """A flow whose own code failed for good holds for other code, unless its definition lets it fail.
+
+        One that fails for calls says for which ones: a retry makes these again.
+        """
+        job.calls.blames = tuple(sorted(failed_calls(problem))[:MOST_BLAMED])
         holds = job.claim.planned.definition.on_exhausted is not OnExhausted.FAIL
         if holds and not is_meant(problem):
             job.calls.unfit = build_of(self.spec(job.claim.planned).function)

@@ -88,9 +88,29 @@ class CallFailed(StepError):
     def __init__(self, call: str, error: str, category: Category) -> None:
         super().__init__(f"{call} failed: {error}", category=category, final=True)
         self.call, self.error = call, error
+        self.no: int | None = None
+        """The number of its step, where the flow was given this."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         return CallFailed, (self.call, self.error, self.category)
+
+
+def failed_calls(problem: BaseException) -> set[int]:
+    """The numbers of the calls for which this was raised: itself, one of its group, or what led to it."""
+    found: set[int] = set()
+    left: list[BaseException | None] = [problem]
+    seen: set[int] = set()
+    while left:
+        one = left.pop()
+        if one is None or id(one) in seen:
+            continue
+        seen.add(id(one))
+        if isinstance(one, CallFailed) and one.no is not None:
+            found.add(one.no)
+            continue
+        left += one.exceptions if isinstance(one, BaseExceptionGroup) else ()
+        left.append(one.__cause__ or (None if one.__suppress_context__ else one.__context__))
+    return found
 
 
 class NonDeterministic(StepError):

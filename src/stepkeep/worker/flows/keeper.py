@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from stepkeep.kernel.composition.flows import places_of
 from stepkeep.kernel.machine.outcomes import Completed, Outcome, Suspended
 from stepkeep.kernel.machine.rows import Grown, Note
 from stepkeep.kernel.machine.states import Phase, StepState
@@ -64,7 +65,7 @@ class Kept(msgspec.Struct, eq=False):
         """The attempt that goes on with the flow in the transaction of this call's report. `now` is monotonic."""
         before, step = self.job, self.job.claim.step
         note = step.note or Note()
-        grown = replace(note.grown or Grown(count=0), count=self.count)
+        grown = replace(note.grown or Grown(count=0), count=self.count, free=())
         claimed = replace(step, fence=step.fence + 1, note=replace(note, grown=grown))
         took = int((now - call.attempt_deadline) * SECOND) + call.claim.planned.timeout
         claim = replace(before.claim, step=claimed, claimed_at=call.claim.claimed_at + took)
@@ -150,7 +151,7 @@ class FlowKeeper:
 
     def _keep(self, job: Job, flow: Flow, outcome: Suspended, reply: Mapping[str, Any]) -> None:
         note, segment = job.claim.step.note, job.claim.planned.segment
-        count = (0 if note is None or note.grown is None else note.grown.count) + len(outcome.calls)
+        _, count = places_of((None if note is None else note.grown) or Grown(count=0), len(outcome.calls))
         cancelled = [(no, fence) for no, fence in reply.get("cancelled", ())]
         seen = outcome.seen + len(cancelled)
         kept = self._kept.get(_key(job))

@@ -62,14 +62,15 @@ class Flow:
         self._loop = FlowLoop(self._sleep, self._now)  # type: ignore[abstract]
         self._calls: list[Call] = []
         self._futures: list[CallFuture[Any]] = []
-        self._known: list[Called] = [one.call for one in recorded]
+        self._gaps = () if grown is None else grown.free
+        self._known = _by_place(recorded, self._gaps)
         self._recorded_code = None if grown is None else grown.code
         self._told = None if grown is None else grown.seen
         self._task: asyncio.Task[Any] | None = None
         self._mismatch: NonDeterministic | None = None
         self._asked: deque[Inline] = deque()
         self._known_ends = sum(one.settled is not None for one in recorded)
-        self._recorded_calls = len(recorded)
+        self._recorded_calls = len(self._known)
         self._recorded_ends = 0
         self._cancelled: list[int] = []
         self._ended: set[int] = set()
@@ -115,7 +116,7 @@ class Flow:
 
     def was_recorded(self, calls: int) -> None:
         """A suspension was recorded: so many of its calls are on record, and every end that it was given."""
-        self._recorded_calls, self._recorded_ends = calls, len(self.given)
+        self._recorded_calls, self._recorded_ends, self._gaps = calls, len(self.given), ()
 
     @property
     def is_ahead(self) -> bool:
@@ -165,7 +166,8 @@ class Flow:
         self._refuse_dropped()
         place = len(self._calls)
         self._calls.append(call)
-        if place < len(self._known) and not call.is_same(self._known[place]):
+        known = self._known[place] if place < len(self._known) else None
+        if known is not None and not call.is_same(known):
             self._found_mismatch()
         future: CallFuture[Any] = CallFuture(loop=self._loop)
         future.place, future.cancelled_of = place, self._cancelled.append
@@ -238,7 +240,7 @@ class Flow:
 
     def new_calls(self) -> list[Call]:
         """The calls that are not on record."""
-        new = self._calls[self._recorded_calls :]
+        new = [self._calls[place] for place in self._gaps] + self._calls[self._recorded_calls :]
         if not self.open and not new:
             raise refusal("awaits something that is no call of its context, and nothing would wake it")
         return new
@@ -292,8 +294,12 @@ class Flow:
             clear_report(self.context)
 
     def _found_mismatch(self, why: str | None = None) -> None:
-        recorded = tuple(title_of(one.kind, one.name, one.digest) for one in self._known)
         replayed = tuple(one.title for one in self._calls)
+        recorded = tuple(
+            replayed[place] if one is None else title_of(one.kind, one.name, one.digest)
+            for place, one in enumerate(self._known)
+            if one is not None or place < len(replayed)
+        )
         differs = next(
             (place for place, (one, other) in enumerate(zip(recorded, replayed, strict=False)) if one != other),
             min(len(recorded), len(replayed)),
@@ -309,6 +315,14 @@ class Flow:
         )
         self._mismatch = NonDeterministic(said, recorded, replayed)
         raise self._mismatch
+
+
+def _by_place(recorded: Sequence[Recorded], gaps: Sequence[int]) -> list[Called | None]:
+    """The calls on record by their places: None where an earlier run made a call that this one did not adopt."""
+    known: list[Called | None] = [one.call for one in recorded]
+    for place in gaps:
+        known.insert(place, None)
+    return known
 
 
 def began_at(run_id: str) -> int:
@@ -332,7 +346,9 @@ def _settle(future: CallFuture[Any], end: Recorded) -> None:
         future.set_result(None)
     else:
         said = end.error or str(end.state)
-        future.set_exception(CallFailed(end.call.name, said, end.category or Category.UNKNOWN))
+        problem = CallFailed(end.call.name, said, end.category or Category.UNKNOWN)
+        problem.no = end.no
+        future.set_exception(problem)
 
 
 def _shown(titles: tuple[str, ...], place: int) -> str:

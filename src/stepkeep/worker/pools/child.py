@@ -153,6 +153,7 @@ class PortableContext(TypedDict):
     completion_token: str | None
     trace: str | None
     effect_of: str | None
+    key_of: str | None
 
 
 def _portable(context: Context) -> PortableContext:
@@ -175,6 +176,7 @@ def _portable(context: Context) -> PortableContext:
         "completion_token": context.completion_token,
         "trace": context.trace,
         "effect_of": context.effect_of,
+        "key_of": context.key_of,
     }
 
 

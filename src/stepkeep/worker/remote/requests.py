@@ -164,6 +164,10 @@ class OutcomeBody(Body, frozen=True):
         Annotated[str, Meta(min_length=1, max_length=64)] | UnsetType | None,
         says("Of a flow that is `released` or has `failed` by itself: its code. It holds until other code is there."),
     ] = UNSET
+    blames: Annotated[
+        Annotated[list[Annotated[int, Meta(ge=0, le=LARGEST)]], Meta(max_length=1000)] | UnsetType | None,
+        says("Of a flow that has `failed`: the numbers of the calls for whose failure it failed."),
+    ] = UNSET
     cost: Any = UNSET
     emit: Annotated[list[EmittedEvent], Meta(max_length=1000)] | UnsetType = UNSET
 
