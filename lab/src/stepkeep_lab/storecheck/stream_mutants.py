@@ -21,13 +21,6 @@ BUGS: tuple[tuple[str, str, str, str, str], ...] = (
     ),
     (
         "write_held_stream",
-        "stream-unbounded",
-        "the streams of a run take more bytes than they may",
-        "<= $9",
-        "<= 1000 + $9",
-    ),
-    (
-        "write_held_stream",
         "stream-bytes",
         "the bytes of earlier rows are not counted",
         "coalesce(last.total, 0) + (given",
@@ -53,13 +46,6 @@ BUGS: tuple[tuple[str, str, str, str, str], ...] = (
         "of the chunks of an attempt, those of its largest row alone are counted",
         "max(start + count)",
         "max(count)",
-    ),
-    (
-        "delete_stream_rows",
-        "stream-left-behind",
-        "the streams of a deleted run are left behind",
-        "tenant = $1",
-        "tenant > $1",
     ),
     (
         "0046_streams",
