@@ -5,9 +5,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from playwright.sync_api import Page
+from playwright.sync_api import Page, expect
 
 from tests.ui.conftest import Read
+from tests.ui.stage import Site
 
 GRAPH = """async ({ base, steps, folds }) => {
   const { graphOf } = await import(base + "pages/run_graph.js");
@@ -140,3 +141,38 @@ def test_spans_counts_and_texts_are_written_for_people(reader: Read) -> None:
         *("0 ms", "0 s", "950 ms", "1 s", "9.9 s", "59 s", "1 min 1 s", "10 min", "1 h 1 min", "1 d 1 h"),
         *("1 run", "2,000 runs", "a⟨U+202E⟩b", "xxxx…", "$0.25, 1,200 tokens", "01234567…abcdef"),
     ]
+
+
+def test_a_long_wait_is_short_in_the_timeline_until_the_reader_unfolds_it(site: Site, reader: Read) -> None:
+    page = reader().page
+    base = page.evaluate("document.querySelector('script[type=module]').src.replace(/app\\.js$/, '')")
+    found = page.evaluate(
+        """async (base) => {
+          const { folded } = await import(base + "components/folding.js");
+          const work = [{ from: 0, to: 10 }, { from: 5, to: 20 }, { from: 1000, to: 1020 }];
+          const some = folded(work, 0, 1020, true), none = folded(work, 0, 1020, false);
+          const busy = folded(work, 0, 50, true);
+          const back = [0, 7, 20, 500, 1010, 1020].map((one) => Math.round(some.moment(some.place(one))));
+          return { gaps: some.gaps.map((one) => [one.from, one.to]), back, wide: some.place(20) > 0.4,
+            end: some.place(1020), plain: none.place(510), unfolded: none.gaps.length + busy.gaps.length,
+            nothing: folded([], 0, 100, true).place(50) };
+        }""",
+        base,
+    )
+    assert found == {
+        "gaps": [[20, 1000]],
+        "back": [0, 7, 20, 500, 1010, 1020],
+        "wide": True,
+        "end": 1,
+        "plain": 0.5,
+        "unfolded": 0,
+        "nothing": 0.5,
+    }
+    run = site.start("order", {"order": "A-1"})
+    site.settle(run)
+    page.goto(f"/ui/runs/{run}")
+    folding = page.get_by_role("button", name="Fold waits")
+    expect(folding).to_have_attribute("aria-pressed", "true")
+    folding.click()
+    expect(folding).to_have_attribute("aria-pressed", "false")
+    expect(page.locator(".ticks .fold")).to_have_count(0)

@@ -355,6 +355,25 @@ def _page(one: Certificate) -> Iterator[str]:
     yield ""
     yield f"Journal head: `{one.head}` after {one.entries:,} entries. This page speaks for that head and no later one."
     yield ""
+    yield from _stored(one)
+    if one.tree is not None:
+        yield from _tree(one.tree)
+    if one.chain is not None:
+        yield from _chain(one.chain)
+    yield ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in one.counts.items()) + "."
+    yield ""
+    yield from _logs(one)
+    verdicts = (one.definition, one.payloads, one.adopted, one.people, one.tree, one.chain)
+    stored = [verdict.findings for verdict in verdicts if verdict is not None]
+    for finding in joined.from_iterable(stored):
+        yield f"\n- {finding.code}: {finding.message}"
+    for name, findings in [("canonical", one.canonical), *((view.dialect, view.findings) for view in one.dialects)]:
+        for finding in findings:
+            yield f"\n- {name} log, {finding}"
+
+
+def _stored(one: Certificate) -> Iterator[str]:
+    """What the certificate says of the definition, the payloads, adopted steps and people."""
     if one.definition is not None:
         stands = "has" if one.definition.ok else "DOES NOT HAVE"
         named = f"{one.definition.name}, version {one.definition.version}"
@@ -375,12 +394,9 @@ def _page(one: Certificate) -> Iterator[str]:
         stands = "follow" if one.people.ok else "DO NOT FOLLOW"
         yield f"People: the rows of {one.people.compared:,} who acted {stands} from {told}."
         yield ""
-    if one.tree is not None:
-        yield from _tree(one.tree)
-    if one.chain is not None:
-        yield from _chain(one.chain)
-    yield ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in one.counts.items()) + "."
-    yield ""
+
+
+def _logs(one: Certificate) -> Iterator[str]:
     yield "| log | ends as | lines | extensions | invariants | findings | last hash |"
     yield "|---|---|---|---|---|---|---|"
     lines = one.counts["lines"]
@@ -391,10 +407,3 @@ def _page(one: Certificate) -> Iterator[str]:
             f"| {view.dialect} | {view.state} | {view.lines:,} | {view.extensions} | {asked} "
             f"| {len(view.findings)} | `{view.chain[:16]}…` |"
         )
-    verdicts = (one.definition, one.payloads, one.adopted, one.people, one.tree, one.chain)
-    stored = [verdict.findings for verdict in verdicts if verdict is not None]
-    for finding in joined.from_iterable(stored):
-        yield f"\n- {finding.code}: {finding.message}"
-    for name, findings in [("canonical", one.canonical), *((view.dialect, view.findings) for view in one.dialects)]:
-        for finding in findings:
-            yield f"\n- {name} log, {finding}"

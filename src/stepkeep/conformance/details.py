@@ -173,13 +173,18 @@ def check_detail(line: Line, asked: Mapping[str, Any]) -> Iterator[str]:
         return
     for said in misfits(dict(asked), shape, "metadata.detail."):
         yield f"{said}; its event is {quoted(line.event)}"
-    if line.event != "step_reported" or line.about != "step":
+    if (line.event, line.about) != ("step_reported", "step"):
         return
     asked = {name: value for name, value in asked.items() if name != "streams"}
     is_another = line.trigger == "cancelled" and line.took is None
     allowed = frozenset() if is_another else REPORTS.get(line.trigger, asked.keys())
     for name in sorted(asked.keys() - allowed):
         yield f"metadata.detail.{name} is {quoted(asked[name])}, but no report of a step {quoted(line.trigger)} says so"
+    yield from _together(asked)
+
+
+def _together(asked: Mapping[str, Any]) -> Iterator[str]:
+    """What a report asks for fits together."""
     if len(asked.keys() & {"reason", "waits_for", "final", "retry_in_us"}) > 1:
         yield f"metadata.detail names {', '.join(sorted(asked))}: a report asks for one thing"
     if "waits_for" not in asked and asked.keys() & {"where", "count", "until"}:

@@ -128,6 +128,7 @@ def check_enabled(hop: GuardedHop) -> Iterator[Problem]:
         said = f"trigger is {quoted(line.trigger)}, which the definition rules out for this step"
         yield Code.POLICY, f"{said} ({hop.place.kind.word})"
     yield from _cause(hop, row)
+    yield from _tolerance(hop)
     yield from _reason(hop, row)
     if line.trigger in ANSWERS and hop.place.phase == "main":
         about = hop.place.concerned(... if hop.step.is_permit_unseen else hop.step.permit)
@@ -169,23 +170,26 @@ def _time(hop: GuardedHop, row: JudgedTrigger) -> Iterator[Problem]:
 
 # -- what every failure has in common --------------------------------------------------------------------------------
 def _reason(hop: GuardedHop, row: JudgedTrigger) -> Iterator[Problem]:
-    """The category that belongs to a trigger; hops without a failure have none. `on_failure: skip` tolerates every
-    failure, and nothing else does."""
-    line, is_tolerant = hop.line, hop.place.is_tolerant
-    if line.trigger in TOLERATED if not is_tolerant else line.trigger in HARD or line.trigger == "condition_broken":
-        tolerates = "tolerates its failure (skip)" if is_tolerant else "does not tolerate its failure"
-        yield Code.POLICY, f"trigger is {quoted(line.trigger)}, but the definition {tolerates}"
-    expected = CATEGORIES.get((line.trigger, line.source), row.categories)
+    """The category that belongs to a trigger; hops without a failure have none."""
+    line, expected = hop.line, CATEGORIES.get((hop.line.trigger, hop.line.source), row.categories)
     if line.trigger in ("deadline_passed", "deadline_tolerated") and line.source == "awaiting_approval":
         by_gate = {"fail": ("timeout",), "": ("timeout", "governance")}
         expected = by_gate.get("" if hop.gate is None else hop.gate.on_deadline, _GOVERNANCE)
-    elif line.trigger == "condition_false" and not is_tolerant:
+    elif line.trigger == "condition_false" and not hop.place.is_tolerant:
         expected = NO_CATEGORY
     if line.category is None if expected is ANY_CATEGORY else line.category not in expected:
         words = " or ".join(map(str, expected)) or "a category"
         yield Code.POLICY, wrong_field("category", line.category, words, f"that is what {quoted(line.trigger)} means")
     if line.error is not None or line.category is not None or line.trigger in NEED_ERROR:
         yield from _error(hop)
+
+
+def _tolerance(hop: GuardedHop) -> Iterator[Problem]:
+    """`on_failure: skip` tolerates every failure, and nothing else does."""
+    line, is_tolerant = hop.line, hop.place.is_tolerant
+    if line.trigger in TOLERATED if not is_tolerant else line.trigger in HARD or line.trigger == "condition_broken":
+        tolerates = "tolerates its failure (skip)" if is_tolerant else "does not tolerate its failure"
+        yield Code.POLICY, f"trigger is {quoted(line.trigger)}, but the definition {tolerates}"
 
 
 NEED_ERROR = frozenset({"lease_lost", "held_unfit", "cancelled"})

@@ -175,11 +175,12 @@ class RunEnding:
 
     def _is_undone(self, step: FollowedStep, place: PlannedRule | None) -> bool:
         """Whether this step has an undo that must run. An effect that stays makes the rollback partial."""
-        rule, adoption = None if place is None or place.phase != "main" else place.rule, self._causes.adoption
+        adoption = self._causes.adoption
         if adoption.remains(step):
             self.is_partial = True
             return False
-        if rule is None or rule.growth is not None or adoption.is_anothers(step):
+        rule = place.rule if place is not None and place.phase == "main" and not adoption.is_anothers(step) else None
+        if rule is None or rule.growth is not None:
             return False
         ran = step.fence > 1 or (step.fence == 1 and not (step.error or "").startswith(NOT_RUN))
         is_done = step.state == "succeeded" or adoption.is_owned(step)

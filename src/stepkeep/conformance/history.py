@@ -229,28 +229,27 @@ class RunHistory(EntityHistory):
         return sum(self.counts[phase, state] for state in states)
 
     def _check_run(self, line: Line, say: Say) -> None:
-        reasons = []
-        if line.target in self.machines["run"][1] and self._open("main", "undo", "check"):
-            reasons.append("has steps that have not ended")
-        elif line.source == "stopping" and self._open("main", "check"):
-            reasons.append("has steps in flight")
-        if line.trigger in ("steps_settled", "steps_failed") and self._open("main"):
-            reasons.append("has steps that have not settled")
-        if (line.target == "succeeded" or line.trigger == "steps_settled") and self._failed():
-            reasons.append("has a step that failed")
-        if line.trigger == "steps_failed" and not self._failed():
-            reasons.append("has no step that failed")
-        if line.target == "blocked" and self._in(MOVING, "main"):
-            reasons.append("has steps that can move")
-        if line.trigger in ("step_failed", "rules_failed") and not self._has_failed(line.of):
-            reasons.append(f"blames a step that did not fail: {quoted(line.of)}")
-        if line.trigger == "undone" and self.counts["undo", "succeeded"] != self.counts["undo", "all"]:
-            reasons.append("has a hook that did not succeed")
+        target, trigger = line.target, line.trigger
+        is_end, is_settled = target in self.machines["run"][1], trigger in ("steps_settled", "steps_failed")
+        blames = trigger in ("step_failed", "rules_failed")
+        wrong = {
+            "has steps that have not ended": is_end and self._open("main", "undo", "check"),
+            "has steps in flight": not is_end and line.source == "stopping" and self._open("main", "check"),
+            "has steps that have not settled": is_settled and self._open("main"),
+            "has a step that failed": (target == "succeeded" or trigger == "steps_settled") and self._failed(),
+            "has no step that failed": trigger == "steps_failed" and not self._failed(),
+            "has steps that can move": target == "blocked" and self._in(MOVING, "main"),
+            f"blames a step that did not fail: {quoted(line.of)}": blames and not self._has_failed(line.of),
+            "has a hook that did not succeed": (
+                trigger == "undone" and self.counts["undo", "succeeded"] != self.counts["undo", "all"]
+            ),
+        }
         self.has_progressed |= line.trigger == "progressed"
-        if line.trigger in ("unpaused", "unpaused_queued") and self.has_progressed != (line.trigger == "unpaused"):
-            reasons.append("had begun before" if self.has_progressed else "had not begun before")
-        for reason in reasons:
-            say(Code.ENDING, f"the run goes to {quoted(line.target)} by {quoted(line.trigger)}, but {reason}")
+        begun = "had begun before" if self.has_progressed else "had not begun before"
+        wrong[begun] = trigger in ("unpaused", "unpaused_queued") and self.has_progressed != (trigger == "unpaused")
+        for reason, is_wrong in wrong.items():
+            if is_wrong:
+                say(Code.ENDING, f"the run goes to {quoted(line.target)} by {quoted(line.trigger)}, but {reason}")
 
     def _failed(self) -> int:
         return self.counts["main", "failed"] + self.counts["check", "failed"]

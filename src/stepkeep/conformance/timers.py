@@ -35,11 +35,9 @@ def until_completed(hop: GuardedHop) -> object:
 def opened(hop: GuardedHop) -> object:
     """When a step that opened here is due: the end of its wait, its gate, its child or its elements."""
     line, place = hop.line, hop.place
-    growth = None if hop.rule is None else hop.rule.growth
-    if line.trigger == "children_started" and place.kind.waits_for == "calls":
-        return FREE
-    if line.trigger == "children_started" and growth is not None:
-        return _after(line.at, growth.deadline)
+    growth = None if hop.rule is None or line.trigger != "children_started" else hop.rule.growth
+    if growth is not None:
+        return FREE if place.kind.waits_for == "calls" else _after(line.at, growth.deadline)
     if (kept := _kept(hop)) is not None:
         return kept if hop.gate is None else hop.gate.timer(line.at, kept)
     is_own = line.trigger == place.opens_by
@@ -109,8 +107,12 @@ def earliest(hop: GuardedHop) -> int:
         return hop.step.seen_at + (rule.child.deadline or 0)
     if source == "awaiting_completion":
         return hop.step.seen_at + ((rule.completion_deadline if rule else None) or 0)
-    if source not in ("awaiting_approval", "awaiting_event") or hop.line.trigger == "reminded":
-        return 0
+    is_open = source in ("awaiting_approval", "awaiting_event") and hop.line.trigger != "reminded"
+    return _earliest_of_opening(hop) if is_open else 0
+
+
+def _earliest_of_opening(hop: GuardedHop) -> int:
+    place, source = hop.place, hop.line.source
     # A policy may hold a step on other terms than its own, so that a hidden hold has no known deadline.
     if place.opens_by not in ("gate_opened", "held", "wait_opened") or hop.step.fence or hop.step.was_held:
         return 0

@@ -48,7 +48,8 @@ class Telling:
     """The lines of one run in a dialect, made from those of its canonical log."""
 
     def __init__(self, judged: Judged, contract: Contract | None, written_in: str = "") -> None:
-        self._judged, self._contract, self._written_in = judged, contract, written_in
+        self._judged, self._contract = judged, contract
+        self.origin = {"dialect": judged.name, "written_in": written_in}
         self._facts: dict[str, dict[str, Any]] = {}
         self._projection = judged.projection()
         self._state, self._phases = "", dict[str, str]()
@@ -122,8 +123,8 @@ class Telling:
         told: dict[str, Any] = {"tenant": said["tenant"], "run_id": said["run_id"]}
         if "correlation_id" in said:
             told["correlation_id"] = said["correlation_id"]
-        told |= {"dialect": self._judged.name, "written_in": self._written_in, "line": 0}
-        told |= {"seq": said["seq"], "at": said["at"], "hop": said["hop"]}
+        told |= self.origin
+        told |= {"line": 0, "seq": said["seq"], "at": said["at"], "hop": said["hop"]}
         told |= {"because": line["trigger"], "event": said["event"], "actor": said["actor"]}
         if self._detail is not None:
             told["detail"], self._detail = self._detail, None
@@ -253,16 +254,20 @@ def told_exactly(
             if not copy.is_next(wanted) or (copy.number == 1 and wanted["metadata"]["at"] != opening.at):
                 return None
             oath.consume(wanted, say)
-    chain, said = copy.chain, {} if head is None else head["metadata"]
-    if head is None or copy.number != len(log) - 2 or not _is_of(opening, said):
+    if head is None or copy.number != len(log) - 2 or not _is_of(opening, head["metadata"]):
         return None
-    metadata = {name: said[name] for name in ("tenant", "run_id", "correlation_id") if name in said}
-    metadata |= {"dialect": judged.name, "written_in": opening.written_in}
-    metadata |= telling.closing(head) | {"lines": copy.number, "chain": chain}
-    closing = {**head, "from_state": telling.shown, "to_state": telling.shown, "metadata": metadata}
+    closing = _closing(telling, head, copy)
     oath.consume(closing, say)
     is_whole = copy.is_next(closing) and not problems
     return Exact(lines=len(log), extensions=extensions, state=telling.shown, chain=copy.chain) if is_whole else None
+
+
+def _closing(telling: Telling, head: Doc, copy: SealedCopy) -> dict[str, Any]:
+    """The closing line, as far as it is not counted."""
+    said = head["metadata"]
+    metadata = {name: said[name] for name in ("tenant", "run_id", "correlation_id") if name in said}
+    metadata |= telling.origin | telling.closing(head) | {"lines": copy.number, "chain": copy.chain}
+    return {**head, "from_state": telling.shown, "to_state": telling.shown, "metadata": metadata}
 
 
 def _is_of(opening: OpeningLine, said: Doc) -> bool:

@@ -150,15 +150,14 @@ class PlainStory:
         if not own:
             return
         states = {task.state for task in own}
-        wrong = ""
-        if line.target in ("validating", "completed") and states != {"completed"}:
-            wrong = f"a task is {quoted(min(str(state) for state in states if state != 'completed'))}"
-        elif line.target == "failed" and line.source == "executing" and "failed" not in states:
-            wrong = "no task failed"
-        elif line.target == "executing" and states <= {"pending", "queued"}:
-            wrong = "no task started"
-        elif line.target == "ready" and not states <= {"pending", "queued"}:
-            wrong = "a task started before"
+        others, has_started = states - {"completed"}, not states <= {"pending", "queued"}
+        done = (bool(others), f"a task is {quoted(min(map(str, others), default=''))}")
+        wrong, why = {
+            "validating": done,
+            "completed": done,
+            "failed": (line.source == "executing" and "failed" not in states, "no task failed"),
+            "executing": (not has_started, "no task started"),
+            "ready": (has_started, "a task started before"),
+        }.get(str(line.target), (False, ""))
         if wrong:
-            said = f"workstream {quoted(line.entity)} is {quoted(line.target)}, but {wrong}"
-            say(Code.CONTRADICTION, said)
+            say(Code.CONTRADICTION, f"workstream {quoted(line.entity)} is {quoted(line.target)}, but {why}")

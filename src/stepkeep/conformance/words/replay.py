@@ -315,18 +315,22 @@ def check_arrow(view: MachineView, line: Line, say: Say) -> None:
         ruled_out = next((one.cites for one in view.forbidden if _matches(one.source, one.target, source, target)), "")
         say(Code.ILLEGAL, f"{hop}: there is no such arrow" + (f" ({ruled_out} rules it out)" if ruled_out else ""))
         return
-    metadata = line["metadata"]
-    because = metadata.get("because")
+    because = line["metadata"].get("because")
     named = [one for one in listed if (one.trigger or because or trigger) == trigger]
     if not named:
         words = sorted({one.trigger or "its canonical trigger" for one in listed})
         say(Code.ILLEGAL, f"{hop} by {quoted(trigger)}; that arrow is for {' or '.join(words)}")
         return
+    right = None if because is None else _check_ground(view, line, hop, say)
+    _check_extension(line, hop, listed, named if right is None else [right], say)
+
+
+def _check_extension(
+    line: Line, hop: str, listed: list[Arrow | Extension], named: list[Arrow | Extension], say: Say
+) -> None:
+    """A line says that it is an extension where the specification does not have its arrow, and nowhere else."""
+    trigger, claimed = line["trigger"], line["metadata"].get("extension") is True
     extensions = [isinstance(one, Extension) for one in named]
-    if because is not None:
-        right = _check_ground(view, line, hop, say)
-        extensions = extensions if right is None else [isinstance(right, Extension)]
-    claimed = metadata.get("extension") is True
     if all(extensions) and not claimed:
         own = sorted({str(one.trigger) for one in listed if not isinstance(one, Extension)})
         said = f" by {quoted(trigger)}; the specification's arrow is for {' or '.join(own)}"

@@ -171,17 +171,21 @@ class Ways:
                 if trigger in shape.never:
                     continue
                 after = At(target, trigger == "claimed" or (at.is_held and trigger == "completed"))
-                is_wanted = trigger == shape.trigger and self._view.next_shown(shown, target, trigger) == shape.target
-                if is_wanted and (claimed, retried) == (shape.claims, shape.retries) and _fits(at, shape):
+                if (claimed, retried) == (shape.claims, shape.retries) and self._is_wanted(
+                    at, shown, target, trigger, shape
+                ):
                     found.add(HiddenWay(at, after))
-                if not self._is_hidden(shown, trigger, target):
-                    continue
                 is_attempt = ends_attempt(trigger, target) and (trigger != "lease_lost" or shape.counts_losses)
                 way = after, claimed or trigger == "claimed", retried or is_attempt
-                if way not in seen and way[1] <= shape.claims and way[2] <= shape.retries:
+                is_within = way not in seen and way[1] <= shape.claims and way[2] <= shape.retries
+                if is_within and self._is_hidden(shown, trigger, target):
                     seen.add(way)
                     queue.append(way)
         return frozenset(found)
+
+    def _is_wanted(self, at: At, shown: str | None, target: str, trigger: str, shape: HopShape) -> bool:
+        is_like = trigger == shape.trigger and self._view.next_shown(shown, target, trigger) == shape.target
+        return is_like and _fits(at, shape)
 
 
 def _fits(at: At, shape: HopShape) -> bool:
@@ -300,11 +304,19 @@ class ShownCauses:
         for _, said in check_pin(asked, self._pinned):
             say(Code.POLICY, said)
         if line.event in ("run_created", "run_started"):
-            origin = line.seq, line.actor
-            if self._once.setdefault(line.event, origin) != origin:
-                did = line.event.removeprefix("run_")
-                say(Code.CAUSE, f"the run was {did} in entry {line.seq} by {quoted(line.actor)}, and before that")
-            self._check_requesters(line, say)
+            self._check_origin(line, say)
+        verdicts = asked.get("policy")
+        for name, verdict in verdicts.items() if isinstance(verdicts, dict) else ():
+            if isinstance(verdict, dict) and verdict.get("effect") == "hold":
+                self.held.add(name)
+
+    def _check_origin(self, line: Line, say: Say) -> None:
+        """The run is created and started once, and what its creation says holds for the rest of its log."""
+        asked, origin = self.asked, (line.seq, line.actor)
+        if self._once.setdefault(line.event, origin) != origin:
+            did = line.event.removeprefix("run_")
+            say(Code.CAUSE, f"the run was {did} in entry {line.seq} by {quoted(line.actor)}, and before that")
+        self._check_requesters(line, say)
         exempt = line.actor.startswith("parent:") or "continues" in asked or "awaits_slot" in asked
         if line.event == "run_created" and self.contract.document.slots is not None and not exempt:
             said = wrong_field("detail.awaits_slot", None, True, "the definition limits the running runs")
@@ -312,10 +324,6 @@ class ShownCauses:
         if line.event == "run_created" and line.detail is not None:
             self.format, self._pinned = asked.get("format", 1), asked.get("policy_revision")
             self.adoption, self._start_at = Adoption(asked.get("continues")), asked.get("start_at")
-        verdicts = asked.get("policy")
-        for name, verdict in verdicts.items() if isinstance(verdicts, dict) else ():
-            if isinstance(verdict, dict) and verdict.get("effect") == "hold":
-                self.held.add(name)
 
     def _check_requesters(self, line: Line, say: Say) -> None:
         """The start of an idle run by another person names the one who had asked for it."""
@@ -483,6 +491,10 @@ class ShownRun:
             rule = self.contract.places[line.no].rule
             if rule is not None and rule.growth is None and rule.child is None:
                 say(Code.OUTCOME, f"{name}: {quoted(line.trigger)} without metadata.duration_seconds")
+        self._check_lasting(name, claim, line, say)
+
+    def _check_lasting(self, name: str, claim: Line | None, line: Line, say: Say) -> None:
+        """A lease lasts beyond its claim, and is not lost before its end."""
         if line.trigger == "claimed" and (line.due_at is None or line.due_at <= line.at):
             say(Code.TIMER, f"{name} is claimed under a lease that does not last")
         is_lost = line.trigger == "lease_lost" or (line.trigger.startswith("failed") and line.event == "time_came")
@@ -508,21 +520,16 @@ class ShownRun:
     def _check_gate(self, line: Line, say: Say) -> None:
         """A gate opens when what it depends on has ended, also where the dialect hides that."""
         place = self.contract.places[line.no]
-        gate, rule = place.gate, place.rule
-        if line.event != "gate_decided" or gate is None or rule is None or rule.approval is None:
+        rule, gate = place.rule, None if place.rule is None else place.rule.approval
+        if line.event != "gate_decided" or rule is None or gate is None:
+            return
+        deadline = None if gate.escalate or self.causes.adoption.deadlines else gate.deadline
+        if place.owner is not None or not rule.depends_on or deadline is None:
             return
         needs = [self.steps.get(self.contract.numbers[edge.step]) for edge in rule.depends_on]
-        if (
-            place.owner is not None
-            or not needs
-            or gate.deadline is None
-            or gate.escalate
-            or self.causes.adoption.deadlines
-        ):
-            return
         ended = [step.seen_at for step in needs if step is not None and step.has_ended]
-        if len(ended) == len(needs) and line.at >= max(ended) + gate.deadline:
-            said = f"it is decided at {line.at}, but its deadline was at {max(ended) + gate.deadline}"
+        if len(ended) == len(needs) and line.at >= max(ended) + deadline:
+            said = f"it is decided at {line.at}, but its deadline was at {max(ended) + deadline}"
             say(Code.TIMER, f"step {quoted(place.name)}: {said}")
 
     def _check_order(self, place: PlannedRule, line: Line, say: Say) -> None:
@@ -587,6 +594,20 @@ class ShownRun:
         else:
             targets = {target for trigger, target in STEP if trigger == line.trigger}
             step.places = frozenset(At(target, held) for target in targets for held in (False, True)) or step.places
+        self._remember_claim(step, told, line, place)
+        if line.trigger not in ("planned", *ADOPTING) and place.phase == "main" and line.event != "cancel_requested":
+            self.causes.began_at = self.causes.began_at or line.at
+        target = TARGETS.get(line.trigger, "")
+        if target in ENDED:
+            self._settled += 1
+            step.settled = self._settled
+        if target == "failed" and place.phase != "undo":
+            self.failures.append((line.category, line.error))
+            if place.owner is None and place.rule is not None and place.rule.on_failure != "continue":
+                self._stopped_in = self._stopped_in or line.seq
+
+    @staticmethod
+    def _remember_claim(step: KnownStep, told: DialectLine, line: Line, place: PlannedRule) -> None:
         step.shown, step.fence, step.seen_at, step.last = str(told.target), line.fence or 0, line.at, line
         target = TARGETS.get(line.trigger, "")
         is_free = line.trigger == "lease_lost" and not place.retry.counts_losses
@@ -595,15 +616,6 @@ class ShownRun:
             step.claim = line
         if line.trigger in ("claimed", "lease_lost"):
             step.is_lost = line.trigger == "lease_lost"
-        if line.trigger not in ("planned", *ADOPTING) and place.phase == "main" and line.event != "cancel_requested":
-            self.causes.began_at = self.causes.began_at or line.at
-        if target in ENDED:
-            self._settled += 1
-            step.settled = self._settled
-        if target == "failed" and place.phase != "undo":
-            self.failures.append((line.category, line.error))
-            if place.owner is None and place.rule is not None and place.rule.on_failure != "continue":
-                self._stopped_in = self._stopped_in or line.seq
 
     def close(self, told: DialectLine, say: Say) -> None:
         """Follow the closing line."""
@@ -770,11 +782,7 @@ class ShownState:
             hook = self._steps.get(self.contract.places.undo_no(no)) if place.phase == "main" else None
             if hook is not None:
                 order.append(hook.settled)
-            rule = place.rule if place.phase == "main" and place.owner is None else None
-            has_undo = rule is not None and rule.undo is not None and rule.growth is None
-            is_own = step.last is not None and step.last.trigger not in ADOPTING
-            is_due = has_undo and is_own and not step.may_be(*(ENDED - {"succeeded"}))
-            if is_due and (hook is None or not hook.has_ended):
+            if _must_undo(place, step) and (hook is None or not hook.has_ended):
                 say(Code.UNDO, f"the rollback ends, but 'undo:{place.name}' has not run")
         if order != sorted(order):
             say(Code.UNDO, "steps are undone in another order than the reverse of their completion")
@@ -809,6 +817,14 @@ class ShownState:
         if planned != self._size:
             said_so = f"{planned} of {self._size} steps of the definition are in this log"
             say(Code.DEFINITION, f"steps are missing: {said_so}")
+
+
+def _must_undo(place: PlannedRule, step: KnownStep) -> bool:
+    """Whether a rollback undoes this step: it succeeded in this run, and the definition has an undo for it."""
+    rule = place.rule if place.phase == "main" and place.owner is None else None
+    has_undo = rule is not None and rule.undo is not None and rule.growth is None
+    is_own = step.last is not None and step.last.trigger not in ADOPTING
+    return has_undo and is_own and not step.may_be(*(ENDED - {"succeeded"}))
 
 
 def _grounds(line: Line, place: PlannedRule) -> Iterator[str | None]:

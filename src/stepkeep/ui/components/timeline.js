@@ -2,6 +2,7 @@
  * The timeline of a run: a lane per step with every state it was in, and every attempt in the colour of its outcome.
  * Drag over the axis to zoom into a span, double-click to see all. Only lanes in sight are in the document.
  */
+import { folded } from "./folding.js";
 import { button, exact, h, icon, iconOf, line, now, put, span, toneOf, words } from "../kit.js";
 
 const LANE = 30;
@@ -26,7 +27,18 @@ export function createTimeline({ choose, signal }) {
 		start = 0,
 		stop = 1,
 		isZoomed = false,
-		isLive = false;
+		isLive = false,
+		isFolding = true,
+		scale = folded([], 0, 1, false);
+	const folding = button(
+		"Fold waits",
+		() => {
+			isFolding = !isFolding;
+			folding.setAttribute("aria-pressed", String(isFolding));
+			draw();
+		},
+		{ kind: "small", pressed: true, title: "Draw long waits short" },
+	);
 	const ticks = h("div.ticks", { title: "Drag to zoom, double-click to see all" });
 	const box = h("div.lanes", {
 		tabindex: "0",
@@ -37,6 +49,7 @@ export function createTimeline({ choose, signal }) {
 	const element = h("div.timeline", h("div.axis", h("span"), ticks), box);
 	const tools = h(
 		"div.row",
+		folding,
 		button("Zoom in", () => zoom(0.5), { kind: "small", icon: "plus", hidden: true }),
 		button("Zoom out", () => zoom(2), { kind: "small", icon: "dash", hidden: true }),
 		button("Show all", reset, { kind: "small", icon: "fit", hidden: true }),
@@ -77,7 +90,7 @@ export function createTimeline({ choose, signal }) {
 		const area = ticks.getBoundingClientRect(),
 			began = event.clientX;
 		/** @param {number} x */
-		const moment = (x) => from + ((x - area.left) / area.width) * (to - from);
+		const moment = (x) => scale.moment((x - area.left) / area.width);
 		ticks.setPointerCapture(event.pointerId);
 		ticks.addEventListener(
 			"pointerup",
@@ -104,6 +117,8 @@ export function createTimeline({ choose, signal }) {
 	function draw() {
 		const first = Math.max(0, Math.floor(box.scrollTop / LANE) - 3),
 			last = Math.min(lanes.length, Math.ceil((box.scrollTop + (box.clientHeight || 600)) / LANE) + 3);
+		const work = lanes.flatMap((lane) => segments(lane).filter((one) => one.attempt));
+		scale = folded(work, from, to, isFolding);
 		const filler = h("div");
 		filler.style.height = `${lanes.length * LANE}px`;
 		put(
@@ -113,7 +128,26 @@ export function createTimeline({ choose, signal }) {
 		);
 		put(ticks, axis());
 	}
+	/** The beginning of each time of work, and the length of each wait between them. */
+	function foldedAxis() {
+		let before = -1;
+		const found = scale.gaps
+			.filter((gap) => gap.to < stop)
+			.flatMap((gap) => {
+				const mark = h("span.fold", { title: `a wait of ${span(gap.to - gap.from)}` }, `⋯ ${span(gap.to - gap.from)}`);
+				return [mark, scale.place(gap.from), h("span", `+${span(gap.to - start)}`), scale.place(gap.to)];
+			});
+		const marks = [];
+		for (let at = 0; at < found.length; at += 2) {
+			if (found[at + 1] - before < 0.08) continue;
+			before = found[at + 1];
+			found[at].style.left = `${before * 100}%`;
+			if (before < 0.95) marks.push(found[at]);
+		}
+		return marks;
+	}
 	function axis() {
+		if (scale.gaps.length) return foldedAxis();
 		const width = to - from,
 			steps = [
 				1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 30_000, 60_000, 300_000, 900_000, 3_600_000,
@@ -173,8 +207,9 @@ export function createTimeline({ choose, signal }) {
 			},
 			one.attempt && !kind ? h("span", `#${one.attempt.number}`) : null,
 		);
-		made.style.left = `${((one.from - from) / (to - from)) * 100}%`;
-		made.style.width = `${Math.max(0.1, ((one.to - one.from) / (to - from)) * 100)}%`;
+		const left = scale.place(one.from);
+		made.style.left = `${left * 100}%`;
+		made.style.width = `${Math.max(0.1, (scale.place(one.to) - left) * 100)}%`;
 		return made;
 	}
 
