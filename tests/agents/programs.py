@@ -171,5 +171,5 @@ WORKFLOWS = {
 }
 
 if __name__ == "__main__":
-    flows_process.ledger, flows_process.registry = Path(sys.argv[4]), default_registry
-    asyncio.run(flows_process.main(sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[5])))
+    flows_process.ledger = Path(sys.argv[4])
+    asyncio.run(flows_process.main(sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[5]), default_registry))
