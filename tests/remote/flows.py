@@ -85,6 +85,22 @@ async def asking(ctx: Any) -> dict[str, Any]:
     return {"paid": paid, "decision": decided["decision"]}
 
 
+@sk.flow("far.racing")
+async def racing(ctx: Any) -> list[Any]:
+    """A race that is cancelled, a time limit that passes, and a call that it leaves behind."""
+    others = [ctx.wait_for("paid"), ctx.sleep("1h")]
+    done, _ = await asyncio.wait([*others, ctx.step(double, 1)], return_when=asyncio.FIRST_COMPLETED)
+    for one in others:
+        one.cancel()
+    began = asyncio.get_running_loop().time()
+    try:
+        async with asyncio.timeout(0.01):
+            await ctx.gate("Go on?")
+    except TimeoutError:
+        ctx.sleep("1h")
+    return [done.pop().result(), 0.01 <= asyncio.get_running_loop().time() - began < 3600]
+
+
 @sk.flow("far.parent")
 async def parent(ctx: Any, n: int = 3) -> dict[str, Any]:
     found = await ctx.child("far.sums", {"numbers": [n]}, deadline="1h")
@@ -125,4 +141,4 @@ async def halves(ctx: Any, n: int) -> list[Any]:
     return [first, drawn, told, await ctx.step(double, told)]
 
 
-FLOWS = (halves, sums, trip, payments, asking, parent, crawl, many, large)
+FLOWS = (halves, sums, trip, payments, asking, parent, racing, crawl, many, large)

@@ -66,6 +66,19 @@ async def test_calls_of_a_remote_flow_have_the_options_of_their_handlers_and_are
         await judged(client, badly["run_id"])
 
 
+async def test_a_remote_flow_cancels_calls_and_has_timers(database_url: str) -> None:
+    async with on_service(database_url) as (stage, url, client):
+        async with working(url, await stage.key("work", owner="bob"), registry_of(None)):
+            found = await ended(client, "far.racing", {})
+        assert (found["state"], found["output"]) == ("succeeded", [2, True]), found
+        await judged(client, found["run_id"])
+        steps = (await client.get(f"/runs/{found['run_id']}")).json()["steps"]
+        assert [step["state"] for step in steps] == [
+            *("succeeded", "cancelled", "cancelled", "succeeded"),
+            *("succeeded", "cancelled", "cancelled"),
+        ]
+
+
 async def test_a_retry_on_a_remote_worker_makes_only_the_call_again_that_failed(database_url: str) -> None:
     async with on_service(database_url) as (stage, url, client):
         flows.paid.clear()

@@ -236,3 +236,51 @@ def test_a_flow_logs_once_however_often_it_is_replayed(database_url: str, monkey
         run = engine.run(talk).id
         lines = [chunk["text"] for piece in engine.streams.read(run, "log").pieces for chunk in piece.chunks]
         assert lines == ["asks 0", "asks 1", "asks 2"]
+
+
+def test_a_tenant_without_room_writes_no_more_and_the_handler_is_told(database_url: str) -> None:
+    workflow, met = sk.Workflow("full"), list[str]()
+
+    def talk(ctx: sk.Context) -> None:
+        tokens = ctx.stream("tokens")
+        for number in range(2_000):
+            try:
+                tokens.write("x" * 1_000)
+                if number % 20 == 0:
+                    wait_until(lambda: ctx.streams.size_bytes == 0)
+            except sk.QuotaExceeded as problem:
+                met.append(str(problem))
+                return
+
+    workflow.step("talk", talk)
+    with sk.Engine(database_url) as engine:
+        engine.tenants.set_quotas("default", max_stream_bytes=100_000)
+        result = engine.run(workflow)
+        assert result.state == "succeeded"
+        assert "max_stream_bytes" in met[0]
+        [one] = engine.streams.list(result.id).streams
+        assert one.bytes <= 100_000
+        assert engine.certify(result.id).ok, "the journal has what is stored"
+
+
+def test_a_run_writes_no_more_than_it_may(database_url: str, monkeypatch: Any) -> None:
+    from stepkeep.operations.streams import writing
+
+    monkeypatch.setattr(writing, "MOST_RUN_BYTES", 5_000)
+    workflow, met = sk.Workflow("large"), list[str]()
+
+    def talk(ctx: sk.Context) -> None:
+        for _ in range(100):
+            try:
+                ctx.stream("tokens").write("x" * 1_000)
+                wait_until(lambda: ctx.streams.size_bytes == 0)
+            except sk.InvalidInput as problem:
+                met.append(str(problem))
+                return
+
+    workflow.step("talk", talk)
+    with sk.Engine(database_url) as engine:
+        result = engine.run(workflow)
+        assert "no room" in met[0]
+        assert engine.streams.list(result.id).streams[0].bytes <= 5_000
+        assert engine.certify(result.id).ok

@@ -182,7 +182,7 @@ THEMES: tuple[dict[str, Any], ...] = (
 """What a seed is about, laid over what was drawn: the corners that chance alone visits too rarely."""
 
 OBEDIENT = dict.fromkeys(("fail", "hang", "deaf", "wait", "poison", "cancel"), 0.0)
-PLAIN = {**NONE, **OBEDIENT, "alike": False, "dialects": 0.0}
+PLAIN = {**NONE, **OBEDIENT, "alike": False, "dialects": 0.0, "limits": 0.0}
 """Native definitions whose handlers do nothing but succeed, so that what goes wrong is what a corner says."""
 
 CORNERS: dict[str, dict[str, Any]] = {

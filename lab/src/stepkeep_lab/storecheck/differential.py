@@ -47,6 +47,7 @@ from stepkeep_lab.storecheck.invalid_writes import INVALID_WRITES, LAST_INVALID_
 from stepkeep_lab.storecheck.material import DEFINITIONS, OUTCOMES, QUEUES, TOKEN
 from stepkeep_lab.storecheck.people_changes import PeopleChanges, read_people, write_change
 from stepkeep_lab.storecheck.reading import SILENCE, difference, plain, queue_names, read_everything
+from stepkeep_lab.storecheck.stream_changes import StreamChanges
 from stepkeep_lab.storecheck.trigger_changes import TriggerChanges, read_triggers
 
 TENANTS = ("acme", "acne")
@@ -152,6 +153,7 @@ class Comparison:
         self.people = PeopleChanges(seed)
         self.deliveries = DeliveryChanges(seed)
         self.triggers = TriggerChanges(seed)
+        self.streams = StreamChanges(seed)
 
     async def begin(self) -> None:
         for tenancy in self.tenancies:
@@ -205,6 +207,7 @@ class Comparison:
             await self.change_people()
             await self.change_deliveries()
             await self.change_triggers()
+            await self.change_streams()
             await self.compare()
 
     async def change_people(self) -> None:
@@ -239,6 +242,14 @@ class Comparison:
             self._alike(f"triggers: {what}", said)
         for tenancy in self.tenancies:
             self._alike("firings", [await read_triggers(store, tenancy.name) for store in stores])
+
+    async def change_streams(self) -> None:
+        """What attempts append to streams, on both, and what their runs have of them."""
+        stores = [bench.store for bench in self.benches]
+        for store in stores:
+            store.clock_offset = self.offset
+        async for what, said in self.streams.go_on(stores, self.tenancy.name, self.tenancy.claims):
+            self._alike(what, said)
 
     def _alike(self, what: str, said: list[Any]) -> None:
         if found := difference(plain(said[0], {}), plain(said[1], {})):

@@ -10,6 +10,7 @@ from stepkeep_lab.storecheck.adoption_mutants import ADOPTION_MUTANTS
 from stepkeep_lab.storecheck.composition_mutants import COMPOSITION_MUTANTS
 from stepkeep_lab.storecheck.delivery_mutants import DELIVERY_MUTANTS
 from stepkeep_lab.storecheck.planting import SqlMutant
+from stepkeep_lab.storecheck.stream_mutants import STREAM_MUTANTS
 from stepkeep_lab.storecheck.trigger_mutants import TRIGGER_MUTANTS
 
 POSTGRES, SQLITE = "postgres", "sqlite"
@@ -1166,4 +1167,5 @@ MUTANTS: tuple[SqlMutant, ...] = (
     *TRIGGER_MUTANTS,
     *ADOPTION_MUTANTS,
     *COMPOSITION_MUTANTS,
+    *STREAM_MUTANTS,
 )
