@@ -24,7 +24,7 @@ def test_a_chain_of_runs_is_neither_broken_nor_forked(seeds: range) -> None:
 
 
 def test_the_corner_of_broken_chains_has_runs_that_continue_and_runs_that_end_before() -> None:
-    found = [run_seed(with_changes(draw(seed), CORNERS["chains broken"])) for seed in range(2)]
-    assert [one.violations for one in found] == [(), ()]
+    found = [run_seed(with_changes(draw(seed), CORNERS["chains broken"])) for seed in range(3)]
+    assert [one.violations for one in found] == [(), (), ()]
     assert sum(one.met["a flow that continued as new"] for one in found) > 5
     assert sum(one.met["a flow that would have continued as new"] for one in found)
