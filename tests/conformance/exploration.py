@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stepkeep.dialects.dialect import Judged
+from stepkeep.dialects.dialect import JudgedDialect
 from stepkeep.operations.logs.log import canonical_machines
 from stepkeep_lab.modelcheck.refinement import Product, Refinement, explore
 
@@ -11,7 +11,7 @@ MACHINES = canonical_machines()
 _products: dict[str, dict[str, Product]] = {}
 
 
-def explored(judged: Judged) -> dict[str, Product]:
+def explored(judged: JudgedDialect) -> dict[str, Product]:
     """What the engine shows in every machine of a dialect.
 
     `judged` may differ from the dialect in its lists of extensions and of forbidden pairs, which play no part in the
@@ -25,7 +25,7 @@ def explored(judged: Judged) -> dict[str, Product]:
     return products
 
 
-def refined(judged: Judged) -> Refinement:
+def refined(judged: JudgedDialect) -> Refinement:
     """The same as `refine` gives."""
     products = explored(judged)
     return Refinement(

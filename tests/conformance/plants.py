@@ -11,7 +11,7 @@ from tests.conformance.tellings import Line, encoded, resealed
 
 from stepkeep.conformance.report import Code
 from stepkeep.conformance.schema import timestamp_of
-from stepkeep.dialects.dialect import Judged
+from stepkeep.dialects.dialect import JudgedDialect
 from stepkeep.dialects.machine import MachineView
 
 
@@ -23,12 +23,12 @@ class Planted(NamedTuple):
     codes: frozenset[Code]
 
 
-Plant = Callable[[list[Line], Judged, Random], Planted | None]
+Plant = Callable[[list[Line], JudgedDialect, Random], Planted | None]
 
 UNREADABLE = frozenset({Code.HASH, Code.JSON, Code.SCHEMA, Code.CONTRADICTION, Code.ILLEGAL, Code.HEAD, Code.GAP})
 
 
-def changed_byte(lines: list[Line], judged: Judged, random: Random) -> Planted:
+def changed_byte(lines: list[Line], judged: JudgedDialect, random: Random) -> Planted:
     """One byte of one line is another one; nothing else is touched."""
     log = encoded(lines)
     place = random.randrange(len(log))
@@ -38,7 +38,7 @@ def changed_byte(lines: list[Line], judged: Judged, random: Random) -> Planted:
     return Planted(log, place + 1, frozenset(Code))
 
 
-def missing_line(lines: list[Line], judged: Judged, random: Random) -> Planted:
+def missing_line(lines: list[Line], judged: JudgedDialect, random: Random) -> Planted:
     place = random.randrange(len(lines))
     log = encoded([*lines[:place], *lines[place + 1 :]])
     if place == len(lines) - 1:
@@ -46,13 +46,13 @@ def missing_line(lines: list[Line], judged: Judged, random: Random) -> Planted:
     return Planted(log, place + 1, frozenset({Code.GAP}))
 
 
-def repeated_line(lines: list[Line], judged: Judged, random: Random) -> Planted:
+def repeated_line(lines: list[Line], judged: JudgedDialect, random: Random) -> Planted:
     place = random.randrange(len(lines) - 1)
     log = encoded([*lines[: place + 1], lines[place], *lines[place + 1 :]])
     return Planted(log, place + 2, frozenset({Code.ORDER}))
 
 
-def swapped_lines(lines: list[Line], judged: Judged, random: Random) -> Planted | None:
+def swapped_lines(lines: list[Line], judged: JudgedDialect, random: Random) -> Planted | None:
     if len(lines) < 3:
         return None
     place = random.randrange(len(lines) - 2)
@@ -60,7 +60,7 @@ def swapped_lines(lines: list[Line], judged: Judged, random: Random) -> Planted 
     return Planted(log, place + 1, frozenset({Code.GAP}))
 
 
-def time_backwards(lines: list[Line], judged: Judged, random: Random) -> Planted | None:
+def time_backwards(lines: list[Line], judged: JudgedDialect, random: Random) -> Planted | None:
     """Rewritten whole, but a line is older than the one before it."""
     if len(lines) < 2:
         return None
@@ -71,7 +71,7 @@ def time_backwards(lines: list[Line], judged: Judged, random: Random) -> Planted
     return Planted(encoded(resealed(told)), place + 1, frozenset({Code.TIME}))
 
 
-def illegal_arrow(lines: list[Line], judged: Judged, random: Random) -> Planted | None:
+def illegal_arrow(lines: list[Line], judged: JudgedDialect, random: Random) -> Planted | None:
     """Rewritten whole, but one arrow leads where neither the seed nor its list of extensions goes."""
     place = random.randrange(len(lines) - 1) if len(lines) > 1 else 0
     view = view_of(lines[place], judged)
@@ -90,7 +90,7 @@ def illegal_arrow(lines: list[Line], judged: Judged, random: Random) -> Planted 
     return Planted(encoded(resealed(told)), place + 1, frozenset({Code.ILLEGAL}))
 
 
-def untold_arrow(lines: list[Line], judged: Judged, random: Random) -> Planted | None:
+def untold_arrow(lines: list[Line], judged: JudgedDialect, random: Random) -> Planted | None:
     """Rewritten whole, but something of a thing that moves on later is left out."""
     named = [(line["event_type"], line["entity_id"]) for line in lines[:-1]]
     places = [at for at, name in enumerate(named) if name in named[at + 1 :]]
@@ -103,7 +103,7 @@ def untold_arrow(lines: list[Line], judged: Judged, random: Random) -> Planted |
     return Planted(encoded(resealed(told)), later, frozenset({Code.DISCONTINUOUS, Code.CREATION}))
 
 
-def false_ending(lines: list[Line], judged: Judged, random: Random) -> Planted:
+def false_ending(lines: list[Line], judged: JudgedDialect, random: Random) -> Planted:
     """Rewritten whole, but the closing line says another state."""
     told = deepcopy(lines)
     head = told[-1]
@@ -112,7 +112,7 @@ def false_ending(lines: list[Line], judged: Judged, random: Random) -> Planted:
     return Planted(encoded(resealed(told)), len(lines), frozenset({Code.HEAD}))
 
 
-def false_flag(lines: list[Line], judged: Judged, random: Random) -> Planted | None:
+def false_flag(lines: list[Line], judged: JudgedDialect, random: Random) -> Planted | None:
     """Rewritten whole, but an extension does not say so, or something ordinary says it is one."""
     if len(lines) < 2:
         return None
@@ -125,7 +125,7 @@ def false_flag(lines: list[Line], judged: Judged, random: Random) -> Planted | N
     return Planted(encoded(resealed(told)), place + 1, frozenset({code}))
 
 
-def false_trigger(lines: list[Line], judged: Judged, random: Random) -> Planted | None:
+def false_trigger(lines: list[Line], judged: JudgedDialect, random: Random) -> Planted | None:
     """Rewritten whole, but an arrow of the seed is said to have another trigger."""
     places = [at for at, line in enumerate(lines[:-1]) if "extension" not in line["metadata"]]
     if not places:
@@ -150,7 +150,7 @@ PLANTS: Sequence[Plant] = (
 )
 
 
-def view_of(line: Line, judged: Judged) -> MachineView | None:
+def view_of(line: Line, judged: JudgedDialect) -> MachineView | None:
     """The machine that a line is about."""
     found = (view for view in judged.views if line["event_type"] == f"{view.noun}_state_transition")
     return next(found, None)

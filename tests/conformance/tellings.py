@@ -18,7 +18,7 @@ from tests.kernel.walks import bring_home, live, world_of
 from stepkeep.conformance.encoding import compact
 from stepkeep.conformance.words.dialect_line import line_hash
 from stepkeep.dialects import registry
-from stepkeep.dialects.dialect import Judged
+from stepkeep.dialects.dialect import JudgedDialect
 from stepkeep.kernel.machine.journal import RUN_ENTITY, Entry
 from stepkeep.operations.logs.dialect_lines import DialectScribe, subject_of_run
 from stepkeep.operations.logs.lines import encode_line, unfold
@@ -37,7 +37,7 @@ def toy_among_dialects() -> Iterator[None]:
         yield
 
 
-def dialects() -> list[Judged]:
+def dialects() -> list[JudgedDialect]:
     """Every dialect, and the made-up one."""
     return [*(registry.judged(name) for name in registry.names() if name != "toy"), TOY]
 
@@ -58,7 +58,7 @@ def walks(count: int, seed: int = 0) -> Iterator[World]:
         yield world
 
 
-def told(world: World, judged: Judged, *, written_in: str = "native") -> list[Line]:
+def told(world: World, judged: JudgedDialect, *, written_in: str = "native") -> list[Line]:
     """The run's log in a dialect's words, as lines; `written_in` pretends that its definition came from there.
 
     It is a log of format 1: it has no definition, and its creation names none.
@@ -71,7 +71,9 @@ def told(world: World, judged: Judged, *, written_in: str = "native") -> list[Li
     return resealed(lines)
 
 
-def told_entries(entries: Sequence[Entry], world: World, judged: Judged, written_in: str = "native") -> list[Line]:
+def told_entries(
+    entries: Sequence[Entry], world: World, judged: JudgedDialect, written_in: str = "native"
+) -> list[Line]:
     plan = replace(world.plan, definition=replace(world.plan.definition, dialect=written_in))
     scribe = DialectScribe(judged, subject_of_run(entries[0].run_id, plan, CORRELATION))
     chain = sealed(entries)
@@ -121,7 +123,7 @@ def refused(words: str, lines: list[Line], world: World) -> tuple[str, ...]:
     )
 
 
-def whole(world: World, judged: Judged) -> list[Line]:
+def whole(world: World, judged: JudgedDialect) -> list[Line]:
     """The run's log in a dialect's words, with its definition, as an export writes it."""
     entries = entries_of(world)
     scribe = DialectScribe(judged, subject_of_run("r", world.plan, CORRELATION))

@@ -14,16 +14,16 @@ from tests.conformance.toy.machine import JUDGED as TOY
 from tests.kernel.driver import World
 from tests.suites import in_proof, some
 
-from stepkeep.dialects.dialect import Judged
+from stepkeep.dialects.dialect import JudgedDialect
 from stepkeep.dialects.machine import Extension, ForbiddenPair, MachineView
-from stepkeep.dialects.projection import RunView, Seen
+from stepkeep.dialects.projection import Seen, ShownRunView
 from stepkeep_lab.modelcheck import refinement
 from stepkeep_lab.modelcheck.refinement import Breach, refine
 
 FIELDS = ("run", "step", "worker")
 
 
-def breaches(judged: Judged, machines: Any = MACHINES) -> list[Breach]:
+def breaches(judged: JudgedDialect, machines: Any = MACHINES) -> list[Breach]:
     return list(refine(judged, machines).breaches)
 
 
@@ -32,7 +32,7 @@ def worlds(walked: int) -> list[World]:
     return [*stories(), *walks(walked, seed=7)]
 
 
-def views(judged: Judged) -> dict[str, MachineView]:
+def views(judged: JudgedDialect) -> dict[str, MachineView]:
     return {name: view for name in FIELDS if (view := getattr(judged, name)) is not None}
 
 
@@ -43,13 +43,13 @@ def with_arrow(machine: str, source: str, trigger: str, target: str) -> dict[str
 
 
 @pytest.mark.parametrize("judged", some(dialects(), 3, lambda judged: judged.name))
-def test_the_engine_refines_every_dialect(judged: Judged) -> None:
+def test_the_engine_refines_every_dialect(judged: JudgedDialect) -> None:
     """The tests of the seeds refine each dialect of a seed with `make test`."""
     assert refined(judged).breaches == ()
 
 
 @pytest.mark.parametrize("judged", some(dialects(), 3, lambda judged: judged.name))
-def test_an_extension_that_is_taken_off_its_list_is_missed_by_name(judged: Judged) -> None:
+def test_an_extension_that_is_taken_off_its_list_is_missed_by_name(judged: JudgedDialect) -> None:
     taken = 0
     for product in explored(judged).values():
         view = product.view
@@ -64,7 +64,7 @@ def test_an_extension_that_is_taken_off_its_list_is_missed_by_name(judged: Judge
 
 
 @pytest.mark.parametrize("judged", some(dialects(), 3, lambda judged: judged.name))
-def test_an_extension_that_nothing_produces_is_refused_by_name(judged: Judged) -> None:
+def test_an_extension_that_nothing_produces_is_refused_by_name(judged: JudgedDialect) -> None:
     for product in explored(judged).values():
         view = product.view
         idle = Extension(min(view.terminal), view.states[0], "it sounded useful")
@@ -91,7 +91,7 @@ def arrows_more() -> list[Any]:
 
 @pytest.mark.parametrize(("judged", "machine", "source", "trigger", "target"), arrows_more())
 def test_an_arrow_more_in_the_canonical_table_is_found(
-    judged: Judged, machine: str, source: str, trigger: str, target: str
+    judged: JudgedDialect, machine: str, source: str, trigger: str, target: str
 ) -> None:
     tables = with_arrow(machine, source, trigger, target)
     if machine == "run":  # a state with ways on is not terminal for whoever wrote such a table
@@ -129,7 +129,7 @@ def test_an_extra_state_that_is_never_shown_and_an_unknown_canonical_one_are_fou
     assert sorted((one.kind, one.target) for one in found) == [("unknown", "reddy"), ("unproduced", "sunk")]
 
 
-class Forgetful(RunView):
+class Forgetful(ShownRunView):
     """Counts forever."""
 
     def __init__(self, view: MachineView) -> None:
@@ -148,7 +148,7 @@ def test_a_view_whose_memory_grows_for_ever_does_not_keep_the_judge_for_ever(mon
 
 @pytest.mark.parametrize("walked", [25, in_proof(150)])
 @pytest.mark.parametrize("judged", dialects(), ids=lambda judged: judged.name)
-def test_what_real_runs_show_is_among_what_was_explored(judged: Judged, walked: int) -> None:
+def test_what_real_runs_show_is_among_what_was_explored(judged: JudgedDialect, walked: int) -> None:
     """The model of a run's conduct must allow all that the engine does, or the proof proves nothing."""
     known = refined(judged).told
     nouns = {f"{view.noun}_state_transition": name for name, view in views(judged).items()}

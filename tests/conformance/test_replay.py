@@ -23,14 +23,14 @@ from tests.suites import in_proof
 from stepkeep.conformance.report import Code, Report
 from stepkeep.conformance.schema import timestamp_of
 from stepkeep.conformance.words.replay import replay_lines
-from stepkeep.dialects.dialect import Invariant, Judged
+from stepkeep.dialects.dialect import Invariant, JudgedDialect
 from stepkeep.dialects.registry import judged as judged_by_name
 
 SCRIPT = Path(__file__).parents[2] / "scripts" / "validate" / "validate_state_transitions.py"
 EVERY = pytest.mark.parametrize("judged", dialects(), ids=lambda judged: judged.name)
 
 
-def replay(lines: Sequence[Line], judged: Judged = TOY) -> Report:
+def replay(lines: Sequence[Line], judged: JudgedDialect = TOY) -> Report:
     return replay_lines(encoded(lines), judged)
 
 
@@ -40,7 +40,7 @@ def found(report: Report) -> list[tuple[int, Code]]:
 
 # -- what is legal ---------------------------------------------------------------------------------------------------
 @EVERY
-def test_any_run_can_be_told_in_the_words_of_every_dialect(judged: Judged) -> None:
+def test_any_run_can_be_told_in_the_words_of_every_dialect(judged: JudgedDialect) -> None:
     for world in [*stories(), *walks(100, seed=1)]:
         report = replay(told(world, judged), judged)
         assert report.ok, (judged.name, report.findings[:3])
@@ -186,7 +186,7 @@ def test_an_error_planted_in_any_of_many_logs_is_found_where_it_is(logs: int) ->
 
 
 @EVERY
-def test_the_cost_of_a_verdict_grows_with_the_log_and_no_faster(judged: Judged) -> None:
+def test_the_cost_of_a_verdict_grows_with_the_log_and_no_faster(judged: JudgedDialect) -> None:
     """Invariants included: a checker that reads all steps on every line would execute sixteen times as many."""
 
     def executed(size: int) -> int:

@@ -15,18 +15,18 @@ from tests.kernel.driver import World
 from stepkeep.conformance.report import Code, Report
 from stepkeep.conformance.schema import timestamp_of
 from stepkeep.conformance.words.replay import replay_lines
-from stepkeep.dialects.dialect import Judged
+from stepkeep.dialects.dialect import JudgedDialect
 from stepkeep.dialects.registry import judged as by_name
 
 EVERY = pytest.mark.parametrize("judged", dialects(), ids=lambda judged: judged.name)
 
 
-def replay(world: World, lines: list[Line], judged: Judged) -> Report:
+def replay(world: World, lines: list[Line], judged: JudgedDialect) -> Report:
     return replay_lines(encoded(lines), judged, contract=contract_of(world))
 
 
 @EVERY
-def test_every_run_is_reenacted_from_its_log_in_a_dialect(judged: Judged) -> None:
+def test_every_run_is_reenacted_from_its_log_in_a_dialect(judged: JudgedDialect) -> None:
     for world in [*stories(), *walks(60, seed=9)]:
         report = replay(world, told(world, judged), judged)
         assert report.ok, report.findings[:3]

@@ -12,7 +12,7 @@ from tests.kernel.driver import World, gate, work
 from stepkeep.conformance.certificate import certify
 from stepkeep.conformance.words.replay import replay_lines
 from stepkeep.dialects import registry
-from stepkeep.dialects.dialect import Judged
+from stepkeep.dialects.dialect import JudgedDialect
 from stepkeep.dialects.machine import Extension
 from stepkeep.kernel.definition import SECOND, Completion, Retry
 from stepkeep.kernel.machine.outcomes import Released
@@ -117,7 +117,7 @@ def test_a_cancel_by_a_user_has_the_seeds_words() -> None:
     assert words(world, "workstream", "a")[-1] == ("user_cancelled", False)
 
 
-def falsified(lines: list[Line], judged: Judged) -> list[Line] | None:
+def falsified(lines: list[Line], judged: JudgedDialect) -> list[Line] | None:
     """The log with one seed's word where another word is true; None if there is no such line."""
     views = {f"{view.noun}_state_transition": view for view in judged.views}
     for line in lines[:-1]:
@@ -133,7 +133,7 @@ def falsified(lines: list[Line], judged: Judged) -> list[Line] | None:
 
 
 @pytest.mark.parametrize("judged", dialects(), ids=lambda judged: judged.name)
-def test_a_word_that_its_ground_does_not_cover_is_found(judged: Judged) -> None:
+def test_a_word_that_its_ground_does_not_cover_is_found(judged: JudgedDialect) -> None:
     found = 0
     for world in (*stories(), one_of_two_fails(), rejected(), timed_out(), handed_back()):
         lines = falsified(told(world, judged), judged)
@@ -161,7 +161,7 @@ def test_the_certificate_compares_words_with_the_journal() -> None:
 
 
 @pytest.mark.parametrize("judged", dialects()[:5], ids=lambda judged: judged.name)
-def test_every_word_of_random_runs_is_listed(judged: Judged) -> None:
+def test_every_word_of_random_runs_is_listed(judged: JudgedDialect) -> None:
     views = {f"{view.noun}_state_transition": view for view in judged.views}
     for world in walks(40, seed=11):
         for line in told(world, judged)[:-1]:

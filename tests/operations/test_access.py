@@ -238,6 +238,7 @@ def test_every_operation_has_a_row_and_every_row_an_operation() -> None:
         "limits.": AsyncLimits,
         "resources.": AsyncResources,
         "streams.": sk.AsyncStreams,
+        "conversations.": sk.AsyncConversations,
         "continuations.": sk.AsyncContinuations,
         "migrations.": sk.AsyncMigrations,
         "work.": RemoteWork,

@@ -16,7 +16,7 @@ from stepkeep.conformance.words.replay import replay_lines
 from stepkeep.definition.native.reader import CheckReport
 from stepkeep.definition.python.registry import Registry
 from stepkeep.definition.text.document import parse_document
-from stepkeep.dialects.dialect import Judged
+from stepkeep.dialects.dialect import JudgedDialect
 from stepkeep.dialects.registry import dialect, judged
 from stepkeep.kernel.definition import Definition
 from stepkeep.kernel.machine.outcomes import Failed
@@ -114,7 +114,7 @@ async def on(url: str) -> AsyncIterator[Bench]:
         assert await bench.store.stuck_runs() == []
 
 
-def broken(lines: list[Line], of: Judged) -> dict[str, list[str]]:
+def broken(lines: list[Line], of: JudgedDialect) -> dict[str, list[str]]:
     """Which invariants these lines break, and what is said about it."""
     found: dict[str, list[str]] = {}
     for invariant in of.invariants:

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Self, TypeVar
 from tests.workbench import ACTOR, SECOND, TENANT, Bench, benches
 
 from stepkeep.conformance.words.replay import replay_lines
-from stepkeep.dialects.dialect import Judged
+from stepkeep.dialects.dialect import JudgedDialect
 from stepkeep.kernel.decide.decision import Accepted
 from stepkeep.kernel.definition import Definition
 from stepkeep.kernel.machine.outcomes import Completed, Failed, Outcome, TimedOut
@@ -34,7 +34,7 @@ LONG = 30 * 86_400 * SECOND
 class Stage:
     """One run on a real store."""
 
-    judged: ClassVar[Judged]
+    judged: ClassVar[JudgedDialect]
     run_noun: ClassVar[str]
     step_noun: ClassVar[str]
     done: ClassVar[Completed]

@@ -18,7 +18,7 @@ from stepkeep.definition.python.registry import HandlerSpec, Registry, default_r
 from stepkeep.definition.text.document import parse_document
 from stepkeep.dialects import registry
 from stepkeep.dialects.action.front import FRONT
-from stepkeep.dialects.action.written import Action, Capability, Compensation, RetryPolicy, Safety, WorkflowV1
+from stepkeep.dialects.action.written import Action, ActionRetryPolicy, Capability, Compensation, Safety, WorkflowV1
 from stepkeep.kernel.definition import (
     UNDO_RETRY,
     Backoff,
@@ -581,7 +581,7 @@ def test_the_published_schema_refuses_what_the_front_end_refuses(keys: Doc) -> N
 # -- the documentation -----------------------------------------------------------------------------------------------
 def test_the_page_names_every_key_every_default_every_arrow_and_every_extension() -> None:
     page = (ROOT / "docs" / "dialects" / "action.md").read_text(encoding="utf-8")
-    for model in (WorkflowV1, Action, RetryPolicy, Compensation, Capability, Safety):
+    for model in (WorkflowV1, Action, ActionRetryPolicy, Compensation, Capability, Safety):
         for field in model.model_fields.values():
             assert f"`{field.alias}`" in page, field.alias
     judged = ACTION.judged

@@ -16,9 +16,9 @@ from tests.seeds.endings import ENDINGS
 from tests.seeds.oracle import EDGES, Told, wrong
 
 from stepkeep.dialects import registry
-from stepkeep.dialects.dialect import Judged
+from stepkeep.dialects.dialect import JudgedDialect
 from stepkeep.dialects.machine import Extension
-from stepkeep.dialects.projection import RunView, Seen
+from stepkeep.dialects.projection import Seen, ShownRunView
 from stepkeep.kernel.machine.journal import RUN_ENTITY
 
 
@@ -27,7 +27,7 @@ def played(ending: str) -> World:
     return ENDINGS[ending].play()
 
 
-def told_in(judged: Judged, world: World) -> Iterator[Told]:
+def told_in(judged: JudgedDialect, world: World) -> Iterator[Told]:
     """A story in the words of a dialect. Internal checks and undo steps are no steps of a seed."""
     projection = judged.projection()
     for entry in entries_of(world):
@@ -55,10 +55,10 @@ def test_a_story_ends_as_it_says(ending: str) -> None:
 
 
 # -- it can fail -----------------------------------------------------------------------------------------------------
-def showing(machine: str, state: str, shown: str) -> Callable[[Judged], Judged]:
+def showing(machine: str, state: str, shown: str) -> Callable[[JudgedDialect], JudgedDialect]:
     """A dialect that shows a canonical state as another one."""
 
-    def plant(judged: Judged) -> Judged:
+    def plant(judged: JudgedDialect) -> JudgedDialect:
         view = judged.run if machine == "run" else judged.step
         planted = replace(view, shows={**view.shows, state: shown})
         return replace(judged, run=planted) if machine == "run" else replace(judged, step=planted)
@@ -66,10 +66,10 @@ def showing(machine: str, state: str, shown: str) -> Callable[[Judged], Judged]:
     return plant
 
 
-def wordy(source: str, target: str) -> Callable[[Judged], Judged]:
+def wordy(source: str, target: str) -> Callable[[JudgedDialect], JudgedDialect]:
     """A dialect that gives a step's edge the word of its seed whatever the reason."""
 
-    def plant(judged: Judged) -> Judged:
+    def plant(judged: JudgedDialect) -> JudgedDialect:
         step = judged.step
         arrows = tuple(
             one._replace(when=()) if (one.source, one.target) == (source, target) else one for one in step.arrows
@@ -80,7 +80,7 @@ def wordy(source: str, target: str) -> Callable[[Judged], Judged]:
     return plant
 
 
-def unlisted(judged: Judged) -> Judged:
+def unlisted(judged: JudgedDialect) -> JudgedDialect:
     """A dialect that goes where neither its seed nor its page goes."""
     step = judged.step
     more = Extension("pending", "retrying", "never")
@@ -89,12 +89,12 @@ def unlisted(judged: Judged) -> Judged:
     )
 
 
-def unblocked(judged: Judged) -> Judged:
+def unblocked(judged: JudgedDialect) -> JudgedDialect:
     """A dialect that follows the state of the run alone, and shows a blocked one as executing."""
-    return replace(showing("run", "blocked", "executing")(judged), run_view=RunView)
+    return replace(showing("run", "blocked", "executing")(judged), run_view=ShownRunView)
 
 
-PLANTS: dict[str, tuple[str, Callable[[Judged], Judged], str]] = {
+PLANTS: dict[str, tuple[str, Callable[[JudgedDialect], JudgedDialect], str]] = {
     "a failed workflow shown as completed": ("ioa", showing("run", "failed", "completed"), "the run ends completed"),
     "a rejected gate shown as completed": ("ioa", showing("step", "failed", "completed"), "the step ends completed"),
     "a gate that blocks nobody": ("ioa", unblocked, "nothing shows that a person"),

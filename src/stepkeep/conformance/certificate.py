@@ -28,7 +28,7 @@ from stepkeep.conformance.tree import TreeVerdict
 from stepkeep.conformance.verify import verify_lines
 from stepkeep.conformance.words.dialect_words import Exact, compare, told_exactly
 from stepkeep.conformance.words.replay import replay_lines
-from stepkeep.dialects.dialect import Judged
+from stepkeep.dialects.dialect import JudgedDialect
 
 UNREADABLE = frozenset({Code.JSON, Code.SCHEMA})
 """Findings about lines of which parts are missing: such a log is compared with no other."""
@@ -163,7 +163,7 @@ def certify(
     canonical: Log,
     tellings: Mapping[str, Log | Callable[[], Log]],
     machines: Machines,
-    judged: Mapping[str, Judged],
+    judged: Mapping[str, JudgedDialect],
     published: PublishedDefinition | None = None,
     payloads: PayloadBytes | None = None,
     originals: Mapping[str, Log] | None = None,
@@ -237,7 +237,7 @@ def _payloads(documents: Sequence[Doc], payloads: PayloadBytes, run: str) -> Pay
 
 
 def _verdict(
-    judged: Judged, log: Log, canonical: Sequence[Doc], contract: Contract | None, *, own: bool, is_garbled: bool
+    judged: JudgedDialect, log: Log, canonical: Sequence[Doc], contract: Contract | None, *, own: bool, is_garbled: bool
 ) -> DialectVerdict:
     invariants = len(judged.invariants) if own else 0
     found = list[Finding]()
@@ -272,7 +272,7 @@ def _contract(canonical: Log) -> Contract | None:
     return found if isinstance(found, Contract) else None
 
 
-def differences_from(judged: Judged, told: Iterable[bytes | str], canonical: Log) -> tuple[Finding, ...]:
+def differences_from(judged: JudgedDialect, told: Iterable[bytes | str], canonical: Log) -> tuple[Finding, ...]:
     """Every difference between the log of one run in a dialect and its canonical log, which must be verified before."""
     return tuple(compare(judged, _contract(canonical), _numbered(told), _documents(canonical)))
 

@@ -47,7 +47,7 @@ def _is_place(told: Any) -> bool:
     return bool(told["weight"] > 0 and ("most" not in told or told["held"] + told["weight"] <= told["most"]))
 
 
-class KeyGrants:
+class RunGrants:
     """The places of the claims of one run."""
 
     def __init__(self) -> None:

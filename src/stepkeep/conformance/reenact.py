@@ -19,7 +19,7 @@ from stepkeep.conformance.enabled import check_enabled
 from stepkeep.conformance.ending import BLAMING, RUN_ENDED, RunEnding
 from stepkeep.conformance.growth import Additions, Elements, Flows, rule_of
 from stepkeep.conformance.hop import GuardedHop, wrong_field
-from stepkeep.conformance.limits import KeyGrants
+from stepkeep.conformance.limits import RunGrants
 from stepkeep.conformance.line import Line
 from stepkeep.conformance.machines import Say
 from stepkeep.conformance.people import PersonAct, RunPeople
@@ -87,7 +87,7 @@ class Reenactment:
         self.dependencies = Dependencies(self.contract, steps)
         self.ending = RunEnding(self.contract, steps, self.causes, self.dependencies)
         self.elements, self.flows, self.additions = Elements(contract), Flows(self.contract), Additions(self.contract)
-        self.resources, self.grants = HeldResources(), KeyGrants()
+        self.resources, self.grants = HeldResources(), RunGrants()
         self.must_stir = ""
         """The trigger by which the run went on, if something must move next."""
         self.planned = 0

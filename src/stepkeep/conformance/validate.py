@@ -28,7 +28,7 @@ from stepkeep.conformance.machines import REFERENCE, Machines
 from stepkeep.conformance.report import Code, Finding, Report
 from stepkeep.conformance.verify import read_lines, verify_lines
 from stepkeep.conformance.words.replay import replay_lines
-from stepkeep.dialects.dialect import Judged
+from stepkeep.dialects.dialect import JudgedDialect
 from stepkeep.edges.input_files import open_input, read_input, rejoined
 from stepkeep.kernel.errors import InvalidInput, StepkeepError
 
@@ -49,18 +49,18 @@ class LogKind(NamedTuple):
         return f"{self.form} {self.dialect} log".replace("  ", " ")
 
 
-def shipped(dialect: str) -> Judged:
+def shipped(dialect: str) -> JudgedDialect:
     """The machines of a dialect that is part of this package. They are found by name, because its front end needs the
     engine."""
     if dialect not in DIALECTS:
         raise InvalidInput(f"there is no dialect {dialect!r}. Choose from {', '.join(DIALECTS)}.")
     found = import_module(f"stepkeep.dialects.{dialect}.machine").JUDGED
-    assert isinstance(found, Judged)
+    assert isinstance(found, JudgedDialect)
     return found
 
 
 def validate(
-    lines: Iterable[bytes], dialect: str | None = None, judged: Callable[[str], Judged] = shipped
+    lines: Iterable[bytes], dialect: str | None = None, judged: Callable[[str], JudgedDialect] = shipped
 ) -> tuple[LogKind, Report]:
     """The verdict on a log and how it was read. `dialect` is whose words it must be in; by its content if not given.
 

@@ -23,7 +23,7 @@ from stepkeep.conformance.machines import Machines, Say
 from stepkeep.conformance.report import MOST_FINDINGS, Code, Findings, Report, quoted
 
 
-class Followed(Protocol):
+class FollowedJournal(Protocol):
     """A journal that is followed line by line, canonical or in a dialect's words. `goes_on`: it needs no closing line
     yet."""
 
@@ -39,7 +39,7 @@ class Followed(Protocol):
     def take(self, line: Any, say: Say) -> bool: ...
 
 
-J = TypeVar("J", bound=Followed)
+J = TypeVar("J", bound=FollowedJournal)
 
 
 def follow_log(

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Protocol, TypedDict
 import msgspec
 
 from stepkeep.dialects.machine import MachineView
-from stepkeep.dialects.projection import Projection, RunView
+from stepkeep.dialects.projection import Projection, ShownRunView
 
 Line = Mapping[str, Any]
 """A line of an exported log in the dialect, as it was read."""
@@ -54,7 +54,7 @@ class Default(NamedTuple):
     cites: str
 
 
-class Judged(msgspec.Struct, frozen=True, kw_only=True):
+class JudgedDialect(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that the judge needs of a dialect. `run_view` creates the fold that shows the run; `undo` is the
     machine of its compensations, where the seed has any. `final` names the handlers of steps that the dialect adds for
     the end of a run: they are told in the state of the run, and not as steps."""
@@ -66,7 +66,7 @@ class Judged(msgspec.Struct, frozen=True, kw_only=True):
     step: MachineView
     worker: MachineView | None = None
     undo: MachineView | None = None
-    run_view: Callable[[MachineView], RunView] = RunView
+    run_view: Callable[[MachineView], ShownRunView] = ShownRunView
     final: frozenset[str] = frozenset()
     invariants: tuple[Invariant, ...] = ()
     defaults: tuple[Default, ...] = ()
@@ -111,7 +111,7 @@ class DomainEvent(NamedTuple):
     late: Late | None = None
 
 
-class Teller(Protocol):
+class CaseTeller(Protocol):
     """Makes the events of one run while its journal grows. It keeps what later entries need, and reads nothing."""
 
     def entry(self, canonical: Sequence[LogLine], lines: Sequence[LogLine]) -> list[DomainEvent]:
@@ -132,11 +132,11 @@ class Silent:
 class NoEvents:
     """For a dialect whose specification names no events."""
 
-    def teller(self, about: Mapping[str, Any]) -> Teller:
+    def teller(self, about: Mapping[str, Any]) -> CaseTeller:
         return Silent()
 
 
-class Words(Protocol):
+class DialectWords(Protocol):
     """A run in the dialect's own shapes, made from the canonical view (`operations.runs.views.describe_run`).
 
     `canonical` is `{"run": …, "steps": […], "definition": …}`, the definition as plain data; `lines` are the run's log
@@ -151,7 +151,7 @@ class Words(Protocol):
         """One row of `runs --as`."""
         ...
 
-    def teller(self, about: Mapping[str, Any]) -> Teller:
+    def teller(self, about: Mapping[str, Any]) -> CaseTeller:
         """What makes the events for other systems that this dialect names.
 
         `about` is `{"run": …, "definition": …}`, of the run only what never changes: id, workflow, version,
@@ -163,9 +163,9 @@ class Words(Protocol):
 class Dialect(msgspec.Struct, frozen=True, kw_only=True):
     """A specification that Stepkeep implements."""
 
-    judged: Judged
+    judged: JudgedDialect
     front: FrontEnd
-    words: Words
+    words: DialectWords
     schema: Mapping[str, Any]
 
     @property

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from stepkeep.dialects.grounds import Grounds, Seen
 from stepkeep.dialects.machine import Extension, MachineView
 
-__all__ = ["Projection", "RunView", "Seen", "ShownArrow"]
+__all__ = ["Projection", "Seen", "ShownArrow", "ShownRunView"]
 
 
 class ShownArrow(NamedTuple):
@@ -31,7 +31,7 @@ class ShownArrow(NamedTuple):
     ground: str
 
 
-class RunView:
+class ShownRunView:
     """How a dialect shows the run itself. This one follows the run's own state; a dialect may use steps too."""
 
     def __init__(self, view: MachineView) -> None:
@@ -51,7 +51,7 @@ class Projection:
     """One run (or one worker) in one dialect."""
 
     def __init__(
-        self, run: RunView, step: MachineView, worker: MachineView | None = None, undo: MachineView | None = None
+        self, run: ShownRunView, step: MachineView, worker: MachineView | None = None, undo: MachineView | None = None
     ) -> None:
         self._run, self._views = run, {"main": step, "undo": undo, "worker": worker}
         self._grounds = Grounds()

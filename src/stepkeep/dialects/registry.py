@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stepkeep.dialects.dialect import Dialect, Judged
+from stepkeep.dialects.dialect import Dialect, JudgedDialect
 from stepkeep.edges.safe_text import type_name
 from stepkeep.kernel.errors import DefinitionError, InvalidInput
 
@@ -59,10 +59,10 @@ def _assembled(package: str) -> Dialect:
     return Dialect(judged=judged, front=front, words=words, schema=schema)
 
 
-def judged(name: str) -> Judged:
+def judged(name: str) -> JudgedDialect:
     """A dialect's machines and invariants; its front end is not imported."""
     found = import_module(f"{_package(name)}.machine").JUDGED
-    assert isinstance(found, Judged)
+    assert isinstance(found, JudgedDialect)
     return found
 
 

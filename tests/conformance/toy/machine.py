@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from stepkeep.dialects.dialect import Default, Invariant, Judged, Line, Say
+from stepkeep.dialects.dialect import Default, Invariant, JudgedDialect, Line, Say
 from stepkeep.dialects.machine import ANY, Arrow, Extension, ForbiddenPair, MachineView
-from stepkeep.dialects.projection import RunView, Seen
+from stepkeep.dialects.projection import Seen, ShownRunView
 
 PARCEL = MachineView(
     noun="parcel",
@@ -73,7 +73,7 @@ LEG = MachineView(
 )
 
 
-class HeldAtGates(RunView):
+class HeldAtGates(ShownRunView):
     """A parcel is held while any of its legs waits for people."""
 
     def __init__(self, view: MachineView) -> None:
@@ -103,7 +103,7 @@ def _all_legs_done(say: Say) -> Callable[[Line], None]:
     return check
 
 
-JUDGED = Judged(
+JUDGED = JudgedDialect(
     name="toy",
     seed="none",
     title="Parcels and their legs",

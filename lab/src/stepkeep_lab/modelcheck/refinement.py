@@ -18,10 +18,10 @@ import msgspec
 from stepkeep.conformance.contract import OPERATED
 from stepkeep.conformance.history import MOVING, QUIET, WAITING
 from stepkeep.conformance.machines import MachineData, Machines
-from stepkeep.dialects.dialect import Judged
+from stepkeep.dialects.dialect import JudgedDialect
 from stepkeep.dialects.grounds import FINAL, RUN_FACTS, STEP_GROUNDS, RunGrounds, Seen
 from stepkeep.dialects.machine import ANY, Arrow, Extension, MachineView
-from stepkeep.dialects.projection import RunView
+from stepkeep.dialects.projection import ShownRunView
 
 MOST_SITUATIONS = 500_000
 """Limit on the memory of a run view: unbounded memory would make the exploration endless."""
@@ -65,7 +65,7 @@ class Refinement(msgspec.Struct, frozen=True):
         return {name: frozenset((source, target) for source, target, _, _ in told) for name, told in self.told.items()}
 
 
-def refine(judged: Judged, machines: Machines, *, size: int = 2) -> Refinement:
+def refine(judged: JudgedDialect, machines: Machines, *, size: int = 2) -> Refinement:
     """Explore every machine of a dialect against the canonical ones."""
     breaches: list[Breach] = []
     told: dict[str, frozenset[Told]] = {}
@@ -77,7 +77,7 @@ def refine(judged: Judged, machines: Machines, *, size: int = 2) -> Refinement:
     return Refinement(judged.name, tuple(breaches), told, explored)
 
 
-def explore(judged: Judged, machines: Machines, size: int = 2) -> dict[str, Product]:
+def explore(judged: JudgedDialect, machines: Machines, size: int = 2) -> dict[str, Product]:
     """What the engine shows in every machine of a dialect; the lists of extensions play no part in it."""
     run = Product(judged.run, machines["run"])
     for finishes in (False, True) if judged.final else (False,):
@@ -153,9 +153,9 @@ class Product:
                     queue.append((target, after))
         self.explored = len(ways)
 
-    def explore_run(self, view: RunView, conduct: Conduct) -> None:
+    def explore_run(self, view: ShownRunView, conduct: Conduct) -> None:
         """The run machine: situations of the run, combined with the memory of the dialect's view and of the grounds."""
-        queue: deque[tuple[Situation, RunView, RunGrounds, Witness | None]] = deque(
+        queue: deque[tuple[Situation, ShownRunView, RunGrounds, Witness | None]] = deque(
             [(conduct.start, view, RunGrounds(), None)]
         )
         met = {(conduct.start, _memory(view), _memory(RunGrounds()))}
@@ -268,7 +268,7 @@ class Witness:
         return reversed(steps)
 
 
-def _copied(view: RunView) -> RunView:
+def _copied(view: ShownRunView) -> ShownRunView:
     """A copy of the view with its own memory; the underlying machine is shared."""
     copied = object.__new__(type(view))
     for name, value in vars(view).items():
@@ -276,7 +276,7 @@ def _copied(view: RunView) -> RunView:
     return copied
 
 
-def _memory(view: RunView | RunGrounds) -> Hashable:
+def _memory(view: ShownRunView | RunGrounds) -> Hashable:
     return tuple((name, _frozen(value)) for name, value in vars(view).items() if not isinstance(value, MachineView))
 
 

@@ -19,7 +19,7 @@ from stepkeep.kernel.errors import InvalidInput
 
 if TYPE_CHECKING:
     from stepkeep.definition.native.reader import CheckReport
-    from stepkeep.dialects.dialect import Judged
+    from stepkeep.dialects.dialect import JudgedDialect
     from stepkeep.engine import AsyncEngine
     from stepkeep.operations.answers import Answer
     from stepkeep.operations.continuation.migrating import MigrationPreview, MigrationsPreview
@@ -221,7 +221,7 @@ def dialects(
     return SUCCEEDED
 
 
-def description(judged: Judged) -> Mapping[str, object]:
+def description(judged: JudgedDialect) -> Mapping[str, object]:
     """All that a dialect's file says, as JSON."""
     return {
         "name": judged.name,

@@ -31,7 +31,7 @@ from stepkeep.kernel.definition import (
 )
 
 if TYPE_CHECKING:
-    from stepkeep.dialects.dialect import Judged
+    from stepkeep.dialects.dialect import JudgedDialect
     from stepkeep.dialects.machine import MachineView
 
 
@@ -228,7 +228,7 @@ def _spellings(value: Any) -> set[Any]:
 NEW = "(new)"
 
 
-def pages_of(judged: Judged) -> Iterator[RenderableType]:
+def pages_of(judged: JudgedDialect) -> Iterator[RenderableType]:
     """Everything about a dialect, part by part."""
     yield Text.assemble((f"{judged.name} ", "bold"), f"{judged.title} ", (f"(seed {judged.seed})", "dim"))
     for view in judged.views:
@@ -263,7 +263,7 @@ def _machine(view: MachineView) -> Iterator[RenderableType]:
         yield plain_table([{"from": one.source, "to": one.target, "cites": one.cites} for one in view.forbidden])
 
 
-def mermaid_of(judged: Judged) -> Iterator[str]:
+def mermaid_of(judged: JudgedDialect) -> Iterator[str]:
     """One state diagram per machine; what the specification lacks is marked as an extension."""
     for view in judged.views:
         yield "```mermaid"

@@ -21,7 +21,7 @@ from stepkeep.conformance.schema import HEAD
 from stepkeep.conformance.words.dialect_line import has_hash
 from stepkeep.conformance.words.replay import Arrows, Oath
 from stepkeep.conformance.words.shown import FACTS, facts_of, is_final
-from stepkeep.dialects.dialect import Judged
+from stepkeep.dialects.dialect import JudgedDialect
 from stepkeep.dialects.grounds import FACTUAL, FINAL, Seen, fact_of
 from stepkeep.dialects.projection import ShownArrow
 
@@ -47,7 +47,7 @@ _decode = msgspec.json.decode
 class Telling:
     """The lines of one run in a dialect, made from those of its canonical log."""
 
-    def __init__(self, judged: Judged, contract: Contract | None, written_in: str = "") -> None:
+    def __init__(self, judged: JudgedDialect, contract: Contract | None, written_in: str = "") -> None:
         self._judged, self._contract = judged, contract
         self.origin = {"dialect": judged.name, "written_in": written_in}
         self._facts: dict[str, dict[str, Any]] = {}
@@ -225,7 +225,7 @@ class SealedCopy:
 
 
 def told_exactly(
-    judged: Judged, contract: Contract | None, log: Sequence[bytes], canonical: Iterable[Doc], *, own: bool
+    judged: JudgedDialect, contract: Contract | None, log: Sequence[bytes], canonical: Iterable[Doc], *, own: bool
 ) -> Exact | None:
     """The log, if each of its lines is the one that the judge tells, and arrows and invariants hold; else None.
 
@@ -286,7 +286,7 @@ def _opening(raw: bytes, dialect: str) -> OpeningLine | None:
 
 
 def compare(
-    judged: Judged, contract: Contract | None, told: Iterable[Numbered], canonical: Iterable[Doc]
+    judged: JudgedDialect, contract: Contract | None, told: Iterable[Numbered], canonical: Iterable[Doc]
 ) -> Iterator[Finding]:
     """Every difference between a dialect's log and what its canonical log looks like in these words."""
     found = list(told)

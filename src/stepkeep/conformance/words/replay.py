@@ -20,7 +20,7 @@ from stepkeep.conformance.verify import JournalOwner, follow_log, pinned, undefi
 from stepkeep.conformance.words.dialect_line import DialectLine, DialectReading, has_hash, read_dialect_line
 from stepkeep.conformance.words.plain import PlainStory
 from stepkeep.conformance.words.shown import ShownRun, Ways, as_canonical
-from stepkeep.dialects.dialect import Invariant, Judged, Line
+from stepkeep.dialects.dialect import Invariant, JudgedDialect, Line
 from stepkeep.dialects.machine import ANY, Arrow, Extension, MachineView
 
 MOST_ARROWS = 4096
@@ -29,7 +29,7 @@ MOST_ARROWS = 4096
 
 def replay_lines(
     lines: Iterable[bytes | str],
-    judged: Judged,
+    judged: JudgedDialect,
     *,
     sealed: bool = True,
     contract: Contract | None = None,
@@ -75,7 +75,7 @@ def replay_lines(
 class Spanning:
     """The invariants that span journals, checked as long as the log is in the order of time."""
 
-    def __init__(self, judged: Judged) -> None:
+    def __init__(self, judged: JudgedDialect) -> None:
         self._name, self._at, self._ordered = judged.name, 0, True
         self._invariants = [one for one in judged.invariants if one.spans]
         self._oath = Oath(self._invariants)
@@ -101,7 +101,9 @@ class Spanning:
 class Ledger:
     """The state of one run's (or worker's) log so far."""
 
-    def __init__(self, judged: Judged, arrows: Mapping[str, Arrows], spanning: Spanning, *, sealed: bool) -> None:
+    def __init__(
+        self, judged: JudgedDialect, arrows: Mapping[str, Arrows], spanning: Spanning, *, sealed: bool
+    ) -> None:
         self._judged, self._arrows, self._sealed, self._spanning = judged, arrows, sealed, spanning
         self._states: dict[tuple[str, str], str] = {}
         self._lost = False

@@ -28,7 +28,7 @@ from stepkeep.conformance.policies import check_pin, gate_rule, terms_of, verdic
 from stepkeep.conformance.report import Code, quoted
 from stepkeep.conformance.steps import NEW, TIMED, UNDER_LEASE, FollowedStep, ends_attempt
 from stepkeep.conformance.words.dialect_line import DialectLine
-from stepkeep.dialects.dialect import Judged
+from stepkeep.dialects.dialect import JudgedDialect
 from stepkeep.dialects.grounds import STEP_GROUNDS
 from stepkeep.dialects.machine import MachineView
 
@@ -343,7 +343,7 @@ class ShownCauses:
 class ShownRun:
     """One run as a dialect's log shows it."""
 
-    def __init__(self, contract: Contract, judged: Judged, ways: Mapping[str, Ways]) -> None:
+    def __init__(self, contract: Contract, judged: JudgedDialect, ways: Mapping[str, Ways]) -> None:
         self.contract, self.judged, self.ways = contract, judged, ways
         self.final = frozenset(no for no, place in contract.places.items() if is_final(place, judged))
         self.steps: dict[int, KnownStep] = {}
@@ -849,7 +849,7 @@ def _grounds(line: Line, place: PlannedRule) -> Iterator[str | None]:
         yield None
 
 
-def is_final(place: PlannedRule, judged: Judged) -> bool:
+def is_final(place: PlannedRule, judged: JudgedDialect) -> bool:
     """Whether the dialect tells this step in the state of the run."""
     executor = None if place.rule is None or place.phase != "main" else place.rule.executor
     return executor is not None and executor.kind == "python" and executor.name in judged.final

@@ -177,7 +177,7 @@ class Resolved(NamedTuple):
     findings: tuple[Finding, ...]
 
 
-class _Part(NamedTuple):
+class _ScopePart(NamedTuple):
     key: str | int
     at: int
     bracket: bool
@@ -185,7 +185,7 @@ class _Part(NamedTuple):
 
 class _Chain(NamedTuple):
     root: Node
-    parts: tuple[_Part, ...]
+    parts: tuple[_ScopePart, ...]
     tested: bool
 
 
@@ -216,17 +216,17 @@ def resolve(tree: Node, source: str, scope: Scope) -> Resolved:
 
 def _chain(node: Node) -> _Chain:
     """`root.a["b"][0]` split into its parts, as far as its keys are literal."""
-    parts: list[_Part] = []
+    parts: list[_ScopePart] = []
     tested = isinstance(node, Select) and node.test
     while True:
         match node:
             case Select() if not (node.test and parts):
-                parts.append(_Part(node.field, node.at + 1, bracket=False))
+                parts.append(_ScopePart(node.field, node.at + 1, bracket=False))
                 node = node.operand
             case Call(function="_[_]", arguments=(operand, Constant(at=at, value=str() | int() as key))) if (
                 not isinstance(key, bool)
             ):
-                parts.append(_Part(key, at, bracket=True))
+                parts.append(_ScopePart(key, at, bracket=True))
                 node = operand
             case _:
                 return _Chain(node, tuple(reversed(parts)), tested)
@@ -306,7 +306,7 @@ class _Resolver:
         else:
             self.patterns.append((pattern.value, pattern.at))
 
-    def _variable(self, root: Name, parts: tuple[_Part, ...]) -> None:
+    def _variable(self, root: Name, parts: tuple[_ScopePart, ...]) -> None:
         name = root.name.removeprefix(".")
         if name not in self.scope.variables:
             if name not in _TYPE_NAMES or parts:
@@ -347,7 +347,7 @@ class _Resolver:
     def _real(self, identifier: str) -> str:
         return self.scope.by_identifier.get(identifier, [identifier])[0]
 
-    def _input(self, parts: tuple[_Part, ...]) -> None:
+    def _input(self, parts: tuple[_ScopePart, ...]) -> None:
         fields = self.scope.input_fields
         if fields is None or not parts or parts[0].key in fields:
             return
@@ -355,7 +355,7 @@ class _Resolver:
         hint = did_you_mean(key, fields) or (f"It has {_listed(fields)}." if fields else "It has no fields.")
         self._find(parts[0].at, f"The declared input has no `{key}`.", hint)
 
-    def _fact(self, root: Name, name: str, fields: tuple[str, ...] | None, parts: tuple[_Part, ...]) -> None:
+    def _fact(self, root: Name, name: str, fields: tuple[str, ...] | None, parts: tuple[_ScopePart, ...]) -> None:
         if fields is None:
             return
         if not parts:
@@ -365,7 +365,7 @@ class _Resolver:
             hint = did_you_mean(str(parts[0].key), fields) or f"There are {_listed(fields)}."
             self._find(parts[0].at, f"`{name}` has no `{parts[0].key}`.", hint)
 
-    def _run(self, root: Name, parts: tuple[_Part, ...]) -> None:
+    def _run(self, root: Name, parts: tuple[_ScopePart, ...]) -> None:
         fields = self.scope.run_fields
         if not parts:
             self._find(root.at, "`run` is not a value by itself.", f"Read one of {_listed(fields)}, as in run.id.")
@@ -373,13 +373,13 @@ class _Resolver:
             hint = did_you_mean(str(parts[0].key), fields) or f"It has {_listed(fields)}."
             self._find(parts[0].at, f"A run has no `{parts[0].key}`.", hint)
 
-    def _secret(self, root: Name, parts: tuple[_Part, ...]) -> None:
+    def _secret(self, root: Name, parts: tuple[_ScopePart, ...]) -> None:
         name = parts[0].key if len(parts) == 1 else None
         if not isinstance(name, str) or not _IDENTIFIER.fullmatch(name) or len(name) > LONGEST_SECRET_NAME:
             said = f"A secret has one name of letters, digits and _, at most {LONGEST_SECRET_NAME} characters."
             self._find(root.at, said, "Write secret.NAME, as in secret.API_TOKEN.")
 
-    def _step(self, root: Name, parts: tuple[_Part, ...]) -> None:
+    def _step(self, root: Name, parts: tuple[_ScopePart, ...]) -> None:
         if not parts or not isinstance(parts[0].key, str):
             hint = "Write steps.NAME.output, so that what is read is known before it runs."
             self._find(root.at, "`steps` must be followed by the name of a step.", hint)
@@ -398,7 +398,7 @@ class _Resolver:
             self.spellings[parts[0].key] = step
             self.reads.add((step, str(parts[1].key)))
 
-    def _known_step(self, root: Name, part: _Part) -> str | None:
+    def _known_step(self, root: Name, part: _ScopePart) -> str | None:
         written = str(part.key)
         if part.bracket or not _IDENTIFIER.fullmatch(written):
             candidates = [written] if written in self.scope.steps else []
@@ -413,7 +413,7 @@ class _Resolver:
             self._unknown_step(root, part, written)
         return None
 
-    def _unknown_step(self, root: Name, part: _Part, written: str) -> None:
+    def _unknown_step(self, root: Name, part: _ScopePart, written: str) -> None:
         """Also finds `steps.create-account`, which CEL reads as a subtraction."""
         in_source = _AFTER_DOT.match(self.source, root.at + len(root.name))
         longer = in_source[1] if in_source and not part.bracket else ""

@@ -175,7 +175,7 @@ def read_added(written: Any, owner: str, registry: Registry | None = None) -> tu
     >>> read_added([{"name": "a", "uses": "x.a"}, {"name": "b", "wait": "paid"}], "plan")[1].after[0].place
     0
     """
-    source = _List()
+    source = _AddedList()
     if not isinstance(written, list):
         raise DefinitionError([source.problem((), "The steps to add are a list.")])
     if not written:
@@ -236,7 +236,7 @@ def _refused(written: Sequence[Any]) -> Iterator[Finding]:
             yield Finding((*at, "sleep"), "The length of an added sleep is a duration.", "Write it in the handler.")
 
 
-class _List:
+class _AddedList:
     """A handler's list as the origin of problems: they have the path of the value, and no line."""
 
     def problem(self, path: Path, message: str, hint: str = "", *, key: bool = False, inside: int = 0) -> Problem:

@@ -43,7 +43,7 @@ class Fault(NamedTuple):
     hint: str
 
 
-class Stopped(Exception):
+class BuildingStopped(Exception):
     """Reading cannot or need not continue; the builder's faults say why."""
 
 
@@ -82,12 +82,12 @@ class Builder:
         """Record a problem here and continue; too many problems end the reading."""
         self.faults.append(Fault(offset, self._path(), message, hint))
         if len(self.faults) >= MAX_FAULTS:
-            raise Stopped
+            raise BuildingStopped
 
     def stop(self, offset: int, message: str, hint: str = "") -> NoReturn:
         """Record a problem here that makes everything after it meaningless."""
         self.fault(offset, message, hint)
-        raise Stopped
+        raise BuildingStopped
 
     def open(self, data: Container, offset: int) -> None:
         """Begin a mapping or a list."""

@@ -15,7 +15,7 @@ from enum import Enum, auto
 from math import isfinite
 from typing import Any, Final, NoReturn
 
-from stepkeep.definition.text.building import Builder, Scalar, Stopped
+from stepkeep.definition.text.building import Builder, BuildingStopped, Scalar
 from stepkeep.kernel.errors import InvalidInput
 
 _SPACE = re.compile(r"[ \t\n\r]*")
@@ -49,13 +49,13 @@ _EXPECTED: Final = {
 
 def read_json(text: str) -> Builder:
     """Build the one value in `text`."""
-    reader = _Reader(text)
-    with suppress(Stopped):
+    reader = _JsonReader(text)
+    with suppress(BuildingStopped):
         reader.run()
     return reader.builder
 
 
-class _Reader:
+class _JsonReader:
     def __init__(self, text: str) -> None:
         self.text, self.builder = text, Builder()
         self.position, self.expect = 0, _Expect.VALUE

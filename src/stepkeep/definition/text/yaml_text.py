@@ -15,7 +15,7 @@ from typing import Final
 import yaml
 
 from stepkeep.definition.expressions.template_text import OPENING, expression_end
-from stepkeep.definition.text.building import Builder, Scalar, Stopped
+from stepkeep.definition.text.building import Builder, BuildingStopped, Scalar
 
 _NULLS: Final = frozenset({"", "~", "null", "Null", "NULL"})
 _BOOLEANS: Final = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
@@ -103,17 +103,17 @@ def _unquoted(original: str, style: str | None) -> str:
 def _read(text: str, shield: _Shield) -> tuple[Builder, int | None]:
     """The builder, and where the text stopped being YAML, if it did."""
     builder = Builder()
-    reader = _Reader(text, builder, shield)
+    reader = _YamlReader(text, builder, shield)
     try:
         for event in yaml.parse(text, Loader=yaml.CSafeLoader):
             reader.receive(event)
         if not reader.documents:
             builder.fault(0, "There is nothing in this document.", "Write a definition.")
-    except Stopped:
+    except BuildingStopped:
         return builder, None
     except yaml.YAMLError as error:
         offset = min(_broken_at(error), len(text))
-        with suppress(Stopped):
+        with suppress(BuildingStopped):
             _note_broken(builder, text, offset, error)
         return builder, offset
     return builder, None
@@ -141,7 +141,7 @@ def _note_broken(builder: Builder, text: str, offset: int, error: yaml.YAMLError
     builder.fault(offset, f"This is not valid YAML: {problem}{context}.", hint)
 
 
-class _Reader:
+class _YamlReader:
     def __init__(self, text: str, builder: Builder, shield: _Shield) -> None:
         self.text, self.builder, self.shield = text, builder, shield
         self.documents = 0

@@ -25,8 +25,8 @@ from stepkeep.dialects.action.checks import duties_of, excluded_by, quorum_of, r
 from stepkeep.dialects.action.parts import Parts
 from stepkeep.dialects.action.written import (
     Action,
+    ActionRetryPolicy,
     Capability,
-    RetryPolicy,
     SodConstraint,
     Tier,
     WorkflowV1,
@@ -151,7 +151,7 @@ def _hold(action: Action, constraints: Sequence[SodConstraint]) -> kernel.Approv
     )
 
 
-def _retry(policy: RetryPolicy) -> kernel.Retry:
+def _retry(policy: ActionRetryPolicy) -> kernel.Retry:
     # Unknown errors are retryable until the attempts are used up (section 3.1), whatever else is listed.
     categories = {category for name in (*policy.retryable_errors, "unknown") for category in CATEGORIES[name]}
     named = tuple(CLASSES[name] for name in CLASSES if name in policy.retryable_errors)

@@ -12,9 +12,9 @@ from __future__ import annotations
 from stepkeep.dialects.action.invariants import INVARIANTS
 
 # ruff: noqa: E501 - a table: one question per line
-from stepkeep.dialects.dialect import Default, Judged
+from stepkeep.dialects.dialect import Default, JudgedDialect
 from stepkeep.dialects.machine import ANY, Arrow, Extension, ForbiddenPair, MachineView
-from stepkeep.dialects.projection import RunView, Seen
+from stepkeep.dialects.projection import Seen, ShownRunView
 
 # fmt: off
 DEFAULTS = (
@@ -190,7 +190,7 @@ HOOK = MachineView(
 # fmt: on
 
 
-class ActionRun(RunView):
+class ActionRun(ShownRunView):
     """A run waits for approval only while an approval is open: RunV1 has no status for other waits, so it stays.
     Only a Running run is shown as Paused: RunV1 pauses no other.
 
@@ -219,7 +219,7 @@ class ActionRun(RunView):
         return super().feed(seen)
 
 
-JUDGED = Judged(
+JUDGED = JudgedDialect(
     name="action",
     seed="003",
     title="Workflow action execution",

@@ -20,7 +20,7 @@ from pydantic_core import PydanticCustomError
 from stepkeep.definition.native.validators import Word
 from stepkeep.definition.text.complaints import complaints
 from stepkeep.dialects.action.shapes import Shape, filled, key_of, operation_of, written_steps
-from stepkeep.dialects.action.written import Block, Name, Text, WholeNumber
+from stepkeep.dialects.action.written import ActionBlock, Name, Text, WholeNumber
 from stepkeep.kernel.errors import InvalidInput
 
 MAX_REFERENCES = 100
@@ -40,7 +40,7 @@ Opaque = Annotated[str, StringConstraints(min_length=1, max_length=255)]
 Reference = Annotated[str, StringConstraints(min_length=1, max_length=1000)]
 
 
-class SignalBlock(Block):
+class SignalBlock(ActionBlock):
     """The signal that a person finished a manual action."""
 
     schema_version: Annotated[Literal[1], WholeNumber]

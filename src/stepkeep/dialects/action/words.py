@@ -22,7 +22,7 @@ from stepkeep.dialects.action.shapes import (
     written_steps,
 )
 from stepkeep.dialects.action.signal import plan_of
-from stepkeep.dialects.dialect import LogLine, Teller
+from stepkeep.dialects.dialect import CaseTeller, LogLine
 
 
 class ActionWords:
@@ -72,7 +72,7 @@ class ActionWords:
             }
         )
 
-    def teller(self, about: Mapping[str, Any]) -> Teller:
+    def teller(self, about: Mapping[str, Any]) -> CaseTeller:
         """The domain events, for sinks."""
         return DomainEvents(about)
 

@@ -98,11 +98,11 @@ Schema = written.JsonSchema
 CapabilityName = Annotated[str, StringConstraints(pattern=f"^{bounds.HANDLER_NAME.pattern}$")]
 
 
-class Block(written.Block):
+class ActionBlock(written.Block):
     model_config = ConfigDict(alias_generator=to_camel)
 
 
-class RetryPolicy(Block):
+class ActionRetryPolicy(ActionBlock):
     """The retry policy of an action (section 3.1); `maxAttempts` counts the first execution too."""
 
     max_attempts: SeedAttempts = 3
@@ -112,21 +112,21 @@ class RetryPolicy(Block):
     retryable_errors: list[ErrorClass] = Field(default=["timeout", "rate_limit", "5xx", "transport", "unknown"])
 
 
-class Compensation(Block):
+class Compensation(ActionBlock):
     """What an action passes to its compensation hook (section 4); the operation itself belongs to the capability."""
 
     compensation_input: Any = None
     timeout_ms: Milliseconds = 300_000
 
 
-class Escalation(Block):
+class Escalation(ActionBlock):
     """One step of ApprovalV1's escalation chain: this user may decide too, so many hours after the request."""
 
     user: Word
     after_hours: float = Field(gt=0, le=8_760)
 
 
-class Action(Block):
+class Action(ActionBlock):
     """One action of the workflow."""
 
     action_id: Name
@@ -139,7 +139,7 @@ class Action(Block):
     execution_tier_override: Annotated[Tier | None, given(Tier)] = None
     inputs: Any = None
     depends_on: Annotated[list[str] | None, given(list[str])] = None
-    retry_policy: RetryPolicy = RetryPolicy()
+    retry_policy: ActionRetryPolicy = ActionRetryPolicy()
     timeout_ms: Milliseconds = 300_000
     completion_mode: Annotated[Literal["Auto", "ManualOnly"] | None, given(Literal["Auto", "ManualOnly"])] = None
     completion_deadline_ms: Annotated[LongMilliseconds | None, given(LongMilliseconds)] = None
@@ -154,14 +154,14 @@ class Action(Block):
         return self.operation or self.capability or ""
 
 
-class Edge(Block):
+class ActionEdge(ActionBlock):
     """`to` starts only after `from` has succeeded."""
 
     from_: str = Field(alias="from")
     to: str
 
 
-class Safety(Block):
+class Safety(ActionBlock):
     """What is known about the safety of a capability."""
 
     idempotent: bool
@@ -172,7 +172,7 @@ class Safety(Block):
     default_tier: Tier = "Auto"
 
 
-class Capability(Block):
+class Capability(ActionBlock):
     """An entry of the capability matrix: the safety of an operation, and the operation that undoes it."""
 
     safety: Safety
@@ -183,7 +183,7 @@ class Capability(Block):
     compensation_input_schema: Annotated[Schema | None, given(Schema)] = None
 
 
-class SodConstraint(Block):
+class SodConstraint(ActionBlock):
     """A constraint on the people of a run (separation of duties)."""
 
     kind: Literal[
@@ -201,7 +201,7 @@ class SodConstraint(Block):
     rationale: Text = ""
 
 
-class WorkflowV1(Block):
+class WorkflowV1(ActionBlock):
     """A workflow of actions."""
 
     schema_version: Annotated[Literal[1, 2], WholeNumber]
@@ -213,7 +213,7 @@ class WorkflowV1(Block):
     active: bool
     execution_tier: Tier
     actions: list[Action] = Field(min_length=1, max_length=bounds.MAX_STEPS)
-    edges: Annotated[list[Edge] | None, given(list[Edge])] = None
+    edges: Annotated[list[ActionEdge] | None, given(list[ActionEdge])] = None
     capabilities: Annotated[dict[CapabilityName, Capability] | None, given(dict[CapabilityName, Capability])] = None
     sod_constraints: list[SodConstraint] = Field(default=[])
 

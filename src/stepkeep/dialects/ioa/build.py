@@ -19,10 +19,10 @@ from stepkeep.dialects.ioa import triggers
 from stepkeep.dialects.ioa.checks import is_gate, prompt_of
 from stepkeep.dialects.ioa.written import (
     CompensationBlock,
+    IoaStepBlock,
     MetadataBlock,
     RetryPolicyBlock,
     SpecBlock,
-    StepBlock,
     WorkflowResource,
     version_number,
 )
@@ -87,7 +87,7 @@ def _about(metadata: MetadataBlock, spec: SpecBlock) -> dict[str, Any]:
 
 
 def _step(
-    step: StepBlock, order: int, policy: OnFailure, undo: CompensationBlock | None, handlers: Registry | None
+    step: IoaStepBlock, order: int, policy: OnFailure, undo: CompensationBlock | None, handlers: Registry | None
 ) -> kernel.StepDefinition:
     common: dict[str, Any] = {
         "name": step.name,

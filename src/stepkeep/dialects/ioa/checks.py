@@ -21,11 +21,11 @@ from stepkeep.definition.findings import LOAD_IT, MAX_PROBLEMS, NOT_EVALUATED, F
 from stepkeep.definition.native.lint import MANY_STEPS
 from stepkeep.definition.python.registry import Registry
 from stepkeep.dialects.ioa.written import (
-    Block,
     CompensationBlock,
+    IoaBlock,
+    IoaStepBlock,
     RetryPolicyBlock,
     SpecBlock,
-    StepBlock,
     WorkflowResource,
 )
 from stepkeep.kernel.definition import Definition, StepDefinition
@@ -43,18 +43,18 @@ OF_AGENTS = {
 }
 """What only an agent's step has, by the names of the model and of the format."""
 
-Steps = Mapping[Path, StepBlock]
+Steps = Mapping[Path, IoaStepBlock]
 Compensations = Mapping[Path, CompensationBlock]
 
 MAX_HINTS = 20
 """Limit on suggestions: finding the nearest of ten thousand names takes time."""
 
 
-def is_gate(step: StepBlock) -> bool:
+def is_gate(step: IoaStepBlock) -> bool:
     return step.action.lstrip().startswith(GATE)
 
 
-def prompt_of(step: StepBlock) -> str:
+def prompt_of(step: IoaStepBlock) -> str:
     """The question of a gate."""
     return step.action.lstrip().removeprefix(GATE).strip()
 
@@ -74,7 +74,7 @@ def check_steps(steps: Steps) -> Iterator[Finding]:
             yield from _retry_policy(step.retry_policy, (*path, "retryPolicy"))
 
 
-def _kind(step: StepBlock, path: Path) -> Iterator[Finding]:
+def _kind(step: IoaStepBlock, path: Path) -> Iterator[Finding]:
     """A step has an agent and an action, or it is another workflow."""
     given = step.model_fields_set
     if step.workflow is None:
@@ -132,7 +132,7 @@ def check_agents(steps: Steps, entries: Compensations, handlers: Registry) -> It
             yield Finding((*path, "agent"), f"There is no agent `{agent}`.", hint)
 
 
-def _schemas(step: StepBlock, path: Path) -> Iterator[Finding]:
+def _schemas(step: IoaStepBlock, path: Path) -> Iterator[Finding]:
     for key, schema in (("inputSchema", step.input_schema), ("outputSchema", step.output_schema)):
         if schema is None:
             continue
@@ -275,7 +275,7 @@ def _nothing_to_compensate(spec: SpecBlock, definition: Definition) -> Iterator[
             yield Finding(_at(place, "onFailure"), said, hint)
 
 
-def _says(step: StepBlock, words: re.Pattern[str]) -> bool:
+def _says(step: IoaStepBlock, words: re.Pattern[str]) -> bool:
     """Whether the name or the action of a step has one of these words; the format has no other place to say it."""
     return words.search(f"{step.name} {step.action}") is not None
 
@@ -340,7 +340,7 @@ def _half_a_gate(spec: SpecBlock) -> Iterator[Finding]:
             yield Finding(_at(place, "action"), said)
 
 
-def _gate(step: StepBlock, place: int) -> Iterator[Finding]:
+def _gate(step: IoaStepBlock, place: int) -> Iterator[Finding]:
     if not prompt_of(step):
         yield Finding(_at(place, "action"), f"The gate `{step.name}` does not say what is to be approved.")
     if step.retry_policy is not None:
@@ -368,7 +368,7 @@ def check_keys(data: Any) -> tuple[list[Finding], list[Finding]]:
     return problems, warnings
 
 
-def _unknown(data: Any, block: type[Block], path: Path) -> Iterator[tuple[Path, str, list[str]]]:
+def _unknown(data: Any, block: type[IoaBlock], path: Path) -> Iterator[tuple[Path, str, list[str]]]:
     if not isinstance(data, dict):
         return
     fields = {field.alias or name: field for name, field in block.model_fields.items()}
@@ -386,8 +386,8 @@ def _unknown(data: Any, block: type[Block], path: Path) -> Iterator[tuple[Path, 
             yield from _unknown(value, inner, (*path, key))
 
 
-def _inner(annotation: Any) -> type[Block] | None:
-    if isinstance(annotation, type) and issubclass(annotation, Block):
+def _inner(annotation: Any) -> type[IoaBlock] | None:
+    if isinstance(annotation, type) and issubclass(annotation, IoaBlock):
         return annotation
     return next((found for part in get_args(annotation) if (found := _inner(part))), None)
 

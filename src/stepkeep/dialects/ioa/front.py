@@ -18,8 +18,8 @@ from stepkeep.dialects.ioa.written import (
     API_VERSION,
     KIND,
     CompensationBlock,
-    StepBlock,
-    TriggerBlock,
+    IoaStepBlock,
+    IoaTriggerBlock,
     WorkflowResource,
 )
 from stepkeep.kernel.definition import Definition
@@ -41,13 +41,13 @@ def _problems(reading: FormatReading[WorkflowResource]) -> Iterator[Finding]:
     nodes = list(outline(data, STEPS, name="name", edges="dependsOn"))
     for finding in check_graph(nodes):
         yield finding._replace(path=_in_our_words(finding.path))
-    steps = dict(valid_blocks(data, STEPS, StepBlock))
+    steps = dict(valid_blocks(data, STEPS, IoaStepBlock))
     entries = dict(valid_blocks(data, COMPENSATION, CompensationBlock))
     yield from check_steps(steps)
     yield from check_compensation(entries, steps, {node.name for node in nodes})
     spec = data.get("spec")
     yield from check_policy(spec.get("failurePolicy") if isinstance(spec, dict) else None)
-    yield from triggers.check(valid(TriggerBlock, spec.get("trigger")) if isinstance(spec, dict) else None)
+    yield from triggers.check(valid(IoaTriggerBlock, spec.get("trigger")) if isinstance(spec, dict) else None)
     if handlers is not None:
         yield from check_agents(steps, entries, handlers)
 
@@ -69,7 +69,7 @@ def _advice(
 def _amend(schema: dict[str, Any]) -> None:
     """What the models cannot say: the top is closed, and a step has an agent and an action or is a workflow."""
     schema.update(additionalProperties=False)
-    step = schema["$defs"][StepBlock.__name__]
+    step = schema["$defs"][IoaStepBlock.__name__]
     for key in ("agent", "action"):
         del step["properties"][key]["default"]
     step["anyOf"] = [{"required": ["agent", "action"]}, {"required": ["workflow"]}]

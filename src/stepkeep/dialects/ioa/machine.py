@@ -9,10 +9,10 @@ only; the judge and every projection read this file, and nothing of the engine i
 from __future__ import annotations
 
 # ruff: noqa: E501 - a table: its rows stay one line each
-from stepkeep.dialects.dialect import Default, Judged
+from stepkeep.dialects.dialect import Default, JudgedDialect
 from stepkeep.dialects.ioa.invariants import INVARIANTS
 from stepkeep.dialects.machine import ANY, Arrow, Extension, ForbiddenPair, MachineView
-from stepkeep.dialects.projection import RunView, Seen
+from stepkeep.dialects.projection import Seen, ShownRunView
 
 # fmt: off
 DEFAULTS = (
@@ -215,7 +215,7 @@ UNDO_STEP = MachineView(
 WAITING = frozenset({"awaiting_approval", "awaiting_event", "awaiting_completion"})
 
 
-class WorkflowView(RunView):
+class WorkflowView(ShownRunView):
     """Blocked means that some step waits for outside input, whatever else is runnable (§1 executing → blocked).
 
     A wait that ends by its deadline, or with the run, keeps the workflow blocked until the run itself changes: that is
@@ -240,7 +240,7 @@ class WorkflowView(RunView):
         return "blocked" if self.waiting else "executing"
 
 
-JUDGED = Judged(
+JUDGED = JudgedDialect(
     name="ioa",
     seed="000",
     title="IOA workflow state machine",

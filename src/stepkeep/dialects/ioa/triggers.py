@@ -14,13 +14,13 @@ from stepkeep.definition.durations import InvalidDuration, parse_duration
 from stepkeep.definition.findings import Finding
 from stepkeep.definition.native.triggers import check_trigger, triggers_of
 from stepkeep.definition.native.written import TriggerBlock as NativeBlock
-from stepkeep.dialects.ioa.written import TriggerBlock
+from stepkeep.dialects.ioa.written import IoaTriggerBlock
 from stepkeep.kernel.triggers import TriggerSpec
 
 PATH = ("spec", "trigger")
 
 
-def check(written: TriggerBlock | None) -> Iterator[Finding]:
+def check(written: IoaTriggerBlock | None) -> Iterator[Finding]:
     """Problems of the trigger of a resource."""
     if written is None:
         return
@@ -34,12 +34,12 @@ def check(written: TriggerBlock | None) -> Iterator[Finding]:
             yield one._replace(path=(*one.path[:-1], last))
 
 
-def build(written: TriggerBlock | None) -> tuple[TriggerSpec, ...]:
+def build(written: IoaTriggerBlock | None) -> tuple[TriggerSpec, ...]:
     """The triggers of a resource that passed every check."""
     return () if written is None else triggers_of(_blocks(written))
 
 
-def _blocks(written: TriggerBlock) -> list[NativeBlock]:
+def _blocks(written: IoaTriggerBlock) -> list[NativeBlock]:
     found: list[dict[str, Any]] = []
     if written.event is not None:
         condition = {} if written.condition is None else {"condition": written.condition}

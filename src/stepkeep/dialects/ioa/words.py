@@ -11,7 +11,7 @@ from typing import Any
 
 from msgspec import UNSET, UnsetType
 
-from stepkeep.dialects.dialect import LogLine, Teller
+from stepkeep.dialects.dialect import CaseTeller, LogLine
 from stepkeep.dialects.ioa.events import (
     CostAccumulated,
     IoaEvent,
@@ -140,7 +140,7 @@ class IoaWords:
             )
         )
 
-    def teller(self, about: Mapping[str, Any]) -> Teller:
+    def teller(self, about: Mapping[str, Any]) -> CaseTeller:
         """The telemetry, for sinks."""
         return Telemetry(about)
 

@@ -81,18 +81,18 @@ def _owner(value: Any) -> Any:
     return {"name": value} if isinstance(value, str) else filled(value)
 
 
-class Block(BaseModel):
+class IoaBlock(BaseModel):
     model_config = ConfigDict(extra="ignore", strict=True, frozen=True)
 
 
-class OwnerBlock(Block):
+class OwnerBlock(IoaBlock):
     """The owner of the workflow."""
 
     name: Text
     role: Annotated[Text | None, given(Text)] = None
 
 
-class MetadataBlock(Block):
+class MetadataBlock(IoaBlock):
     """The name and the owner of the workflow."""
 
     name: Annotated[
@@ -106,7 +106,7 @@ class MetadataBlock(Block):
     updated_at: Annotated[Word | None, given(Word)] = Field(default=None, alias="updatedAt")
 
 
-class TriggerBlock(Block):
+class IoaTriggerBlock(IoaBlock):
     """What starts the workflow."""
 
     event: Annotated[Text | None, given(Text)] = None
@@ -114,7 +114,7 @@ class TriggerBlock(Block):
     schedule: Annotated[Text | None, given(Text)] = None
 
 
-class RetryPolicyBlock(Block):
+class RetryPolicyBlock(IoaBlock):
     """The retry policy of a step (section 3.2)."""
 
     max_retries: SeedRetries = Field(default=3, alias="maxRetries")
@@ -126,14 +126,14 @@ class RetryPolicyBlock(Block):
     max_delay: Annotated[int | None, within(bounds.DELAY, DurationText)] = Field(default=None, alias="maxDelay")
 
 
-class SubWorkflowBlock(Block):
+class SubWorkflowBlock(IoaBlock):
     """Another published workflow that a step starts and waits for (section 6, guideline 5)."""
 
     name: Name
     version: Annotated[int | None, given(int)] = Field(default=None, ge=1, le=bounds.MAX_VERSION)
 
 
-class StepBlock(Block):
+class IoaStepBlock(IoaBlock):
     """One step: an agent and its action, a question to people (`GATE:` begins its action), or another workflow."""
 
     name: Name
@@ -151,7 +151,7 @@ class StepBlock(Block):
     ] = Field(default=None, alias="onFailure")
 
 
-class CompensationBlock(Block):
+class CompensationBlock(IoaBlock):
     """What undoes a completed step (section 4)."""
 
     step: str
@@ -159,13 +159,13 @@ class CompensationBlock(Block):
     agent: AgentName
 
 
-class SpecBlock(Block):
+class SpecBlock(IoaBlock):
     """What the workflow does."""
 
     description: Text
     domains_involved: list[Word] = Field(alias="domainsInvolved", min_length=1, max_length=1000)
-    trigger: Annotated[TriggerBlock | None, given(TriggerBlock)] = None
-    steps: list[StepBlock] = Field(min_length=1, max_length=bounds.MAX_STEPS)
+    trigger: Annotated[IoaTriggerBlock | None, given(IoaTriggerBlock)] = None
+    steps: list[IoaStepBlock] = Field(min_length=1, max_length=bounds.MAX_STEPS)
     compensation: list[CompensationBlock] = Field(default=[], max_length=bounds.MAX_STEPS)
     timeout: Annotated[int | None, within(bounds.RUN_TIMEOUT, DurationText)] = None
     failure_policy: Annotated[
@@ -174,7 +174,7 @@ class SpecBlock(Block):
     ] = Field(default=None, alias="failurePolicy")
 
 
-class WorkflowResource(Block):
+class WorkflowResource(IoaBlock):
     """A workflow in the ioa dialect."""
 
     api_version: Literal["ioa.dev/v0.2"] = Field(alias="apiVersion")

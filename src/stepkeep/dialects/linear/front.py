@@ -36,7 +36,7 @@ def _widened(value: Any) -> Any:
     return value
 
 
-class RetryPolicy(Block):
+class LinearRetryPolicy(Block):
     """The number of executions of a step, and the backoff between them."""
 
     # A step's missing values come from the workflow, so these defaults only document the schema.
@@ -50,7 +50,7 @@ class LinearStep(Block):
 
     step_type: StepWord = Field(alias="stepType")
     handler: HandlerName | None = None
-    retry_policy: RetryPolicy = Field(default=RetryPolicy(), alias="retryPolicy")
+    retry_policy: LinearRetryPolicy = Field(default=LinearRetryPolicy(), alias="retryPolicy")
     timeout_ms: int = Field(default=300_000, alias="timeoutMs", ge=1, le=LONGEST_TIMEOUT)
     description: Text = ""
 
@@ -64,7 +64,7 @@ class LinearBlock(Block):
     workflow_type: Name = Field(alias="workflowType")
     workflow_version: int = Field(default=1, alias="workflowVersion", ge=1, le=bounds.MAX_VERSION)
     description: Annotated[str, StringConstraints(max_length=bounds.MAX_TEXT)] = ""
-    retry_policy: RetryPolicy = Field(default=RetryPolicy(), alias="retryPolicy")
+    retry_policy: LinearRetryPolicy = Field(default=LinearRetryPolicy(), alias="retryPolicy")
     lease_seconds: int = Field(default=30, alias="leaseSeconds", ge=1, le=LONGEST_LEASE)
     steps: list[Step] = Field(min_length=1, max_length=bounds.MAX_STEPS)
 
@@ -99,7 +99,7 @@ def build(written: LinearBlock, handlers: Registry | None = None) -> Definition:
 
 
 def _step(
-    step: LinearStep, name: str, seq: int, before: str | None, policy: RetryPolicy, handlers: Registry | None
+    step: LinearStep, name: str, seq: int, before: str | None, policy: LinearRetryPolicy, handlers: Registry | None
 ) -> StepDefinition:
     # Only DONE activates the next step: the format has no skip.
     after = () if before is None else (Dependency(step=before, allow=(StepState.SUCCEEDED,)),)
@@ -118,11 +118,11 @@ def _step(
     )
 
 
-def _given(policy: RetryPolicy) -> dict[str, int]:
+def _given(policy: LinearRetryPolicy) -> dict[str, int]:
     return {name: getattr(policy, name) for name in policy.model_fields_set}
 
 
-def _retry(policy: RetryPolicy) -> Retry:
+def _retry(policy: LinearRetryPolicy) -> Retry:
     """min(base × 2^(n-1), max) before try n+1."""
     return Retry(
         max_attempts=policy.max_attempts,

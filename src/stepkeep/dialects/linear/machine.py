@@ -6,7 +6,7 @@ judge and every projection read this file, and nothing of the engine is imported
 
 from __future__ import annotations
 
-from stepkeep.dialects.dialect import Default, Judged
+from stepkeep.dialects.dialect import Default, JudgedDialect
 from stepkeep.dialects.linear.invariants import INVARIANTS
 from stepkeep.dialects.machine import ANY, Arrow, Extension, ForbiddenPair, MachineView
 
@@ -189,7 +189,7 @@ STEP = MachineView(
     quiet=frozenset({"deadline_handed_over"}),
 )
 
-JUDGED = Judged(
+JUDGED = JudgedDialect(
     name="linear",
     seed="002",
     title="Persisted linear workflow: leases, waits, inbox and outbox",

@@ -8,9 +8,9 @@ nothing of the engine is imported.
 
 from __future__ import annotations
 
-from stepkeep.dialects.dialect import Default, Judged
+from stepkeep.dialects.dialect import Default, JudgedDialect
 from stepkeep.dialects.machine import ANY, Arrow, Extension, ForbiddenPair, MachineView
-from stepkeep.dialects.projection import RunView, Seen
+from stepkeep.dialects.projection import Seen, ShownRunView
 from stepkeep.dialects.run.invariants import INVARIANTS
 
 RETRIES = "001 Retries and exponential backoff"
@@ -246,7 +246,7 @@ MOVING = frozenset({"ready", "running", "validating", "retrying"})
 WAITING = "WAITING_APPROVAL"
 
 
-class GateView(RunView):
+class GateView(ShownRunView):
     """WAITING_APPROVAL means that a gate is open and no step is runnable.
 
     Our run resumes before the gate itself has settled, which the seed does not distinguish: the shown state stays until
@@ -279,7 +279,7 @@ class GateView(RunView):
         return "RUNNING" if resumes else self.shown
 
 
-JUDGED = Judged(
+JUDGED = JudgedDialect(
     name="run",
     seed="001",
     title="Run service: templates, claims, retries, reclaims, approvals",

@@ -9,10 +9,10 @@ engine.
 
 from __future__ import annotations
 
-from stepkeep.dialects.dialect import Default, Judged
+from stepkeep.dialects.dialect import Default, JudgedDialect
 from stepkeep.dialects.grounds import FINAL, Seen
 from stepkeep.dialects.machine import ANY, Arrow, Extension, ForbiddenPair, MachineView
-from stepkeep.dialects.projection import RunView
+from stepkeep.dialects.projection import ShownRunView
 from stepkeep.dialects.workstream.invariants import INVARIANTS
 from stepkeep.dialects.workstream.planning import TASK_ENDED, WORKSTREAM_ENDED
 
@@ -173,7 +173,7 @@ DEFAULTS = (
 # fmt: on
 
 
-class WorkstreamView(RunView):
+class WorkstreamView(ShownRunView):
     """A workstream enters `validating` when the first step of its repository after the tasks opens: the merge plan, the
     merge and the clean-up belong to the final validation. One that adopted all its tasks begins with the claim of such a
     step; there is one arrow for a hop, so that it enters `validating` with the next one."""
@@ -184,7 +184,7 @@ class WorkstreamView(RunView):
         return "validating" if begins and shown == "executing" else shown
 
 
-JUDGED = Judged(
+JUDGED = JudgedDialect(
     name="workstream",
     seed="004",
     title="Workstreams of tasks: workers, validation, criticality and the transition log",

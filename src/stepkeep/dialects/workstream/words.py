@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Required, TypedDict
 
 from stepkeep.definition.native.build import VERSION
-from stepkeep.dialects.dialect import DomainEvent, LogLine, Teller
+from stepkeep.dialects.dialect import CaseTeller, DomainEvent, LogLine
 from stepkeep.dialects.workstream.machine import FINAL_STEPS
 from stepkeep.dialects.workstream.planning import (
     TASK_ENDED,
@@ -183,7 +183,7 @@ class WorkstreamWords:
             "last_error": canonical_run["error"],
         }
 
-    def teller(self, about: Plain) -> Teller:
+    def teller(self, about: Plain) -> CaseTeller:
         """The state transition events of the seed's schema, for sinks."""
         return Transitions()
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from stepkeep.dialects.dialect import DomainEvent, LogLine, Silent, Teller
+from stepkeep.dialects.dialect import CaseTeller, DomainEvent, LogLine, Silent
 from stepkeep.dialects.registry import dialect as dialect_named
 from stepkeep.dialects.registry import names as dialect_names
 from stepkeep.kernel.machine.journal import SealedEntry
@@ -57,7 +57,7 @@ class Fold:
         name, details = plan.definition.dialect, record.details
         self.seq, self.floor = 0, floor
         self.made: deque[Made] = deque()
-        self._teller: Teller = Silent()
+        self._teller: CaseTeller = Silent()
         self._is_silent = name not in dialect_names()
         if self._is_silent:
             return

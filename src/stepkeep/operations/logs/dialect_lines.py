@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from stepkeep.dialects.dialect import Judged, LogLine
+from stepkeep.dialects.dialect import JudgedDialect, LogLine
 from stepkeep.dialects.grounds import FACTUAL, FINAL, Seen, fact_of
 from stepkeep.dialects.machine import MachineView
 from stepkeep.dialects.projection import ShownArrow
@@ -69,7 +69,7 @@ def subject_of_worker(worker: Worker, dialect: str, *, live: bool = False) -> Su
 class DialectScribe:
     """Writes one journal in one dialect."""
 
-    def __init__(self, judged: Judged, subject: Subject) -> None:
+    def __init__(self, judged: JudgedDialect, subject: Subject) -> None:
         self._judged, self._subject = judged, subject
         self._projection = judged.projection()
         self._machines = {view.noun: view for view in judged.views}
