@@ -51,8 +51,12 @@ def _of_run(tables: Tables, plans: Mapping[int, Plan], key: RunKey, plan: Plan) 
         no = original.number(reference.step)
         assert no is not None
         row, hook = tables.steps[source][no], tables.steps[source].get(original.undo_no(no))
-        if (row.state, row.category) != (step.state, step.category):
+        if row.state is not step.state:
             yield f"adoption: {name} of run {key[1]} is {step.state}, and was {row.state} in run {reference.run}"
+        # A rollback takes no failures: no flow is given them again.
+        if row.category is not step.category and not is_rollback:
+            said = f"has the failure {step.category}, and had {row.category} in run {reference.run}"
+            yield f"adoption: {name} of run {key[1]} {said}"
         if step.state is StepState.SUCCEEDED and tables.output_of(source, no) != tables.output_of(key, step.no):
             yield f"adoption: {name} of run {key[1]} has another output than in run {reference.run}"
         if hook is not None and hook.fence:

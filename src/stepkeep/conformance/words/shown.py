@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
+from math import inf
 from typing import Any, NamedTuple
 
 from msgspec.structs import replace
@@ -773,15 +774,18 @@ class ShownState:
         self._check_blame(line, ground, say)
 
     def _check_undone(self, line: Line, say: Say) -> None:
-        """Every step that succeeded is undone, the last first."""
+        """Every step that succeeded is undone, the last first.
+
+        Where a failed undo stops the rollback, the undo steps that are left end together, after those that ran.
+        """
         if "undo" not in self._ways:
             return
-        order: list[int] = []
+        order: list[float] = []
         for no, step in sorted(self._steps.items(), key=lambda one: -one[1].settled):
             place = self.contract.places[no]
             hook = self._steps.get(self.contract.places.undo_no(no)) if place.phase == "main" else None
             if hook is not None:
-                order.append(hook.settled)
+                order.append(inf if hook.may_be("cancelled") else hook.settled)
             if _must_undo(place, step) and (hook is None or not hook.has_ended):
                 say(Code.UNDO, f"the rollback ends, but 'undo:{place.name}' has not run")
         if order != sorted(order):
