@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -83,7 +84,8 @@ LIVES = [("flow-pydantic_ai", (4,)), ("step-openai_agents", (4,)), ("flow-langgr
 def test_a_worker_that_is_killed_after_a_record_repeats_no_call(
     database_url: str, tmp_path: Path, name: str, commits: tuple[int, ...]
 ) -> None:
-    """The clock of each life of the worker is past the lease of the one before."""
+    """The clock of each life of the worker is past the lease of the one before. The two cities are asked about at once:
+    a worker that is killed after the record of one may have asked about the other, and nothing on record says so."""
     ledger = tmp_path / "ledger"
     with sk.Engine(database_url) as engine:
         run_id = engine.start(WORKFLOWS[name], QUESTION).run_id
@@ -99,7 +101,9 @@ def test_a_worker_that_is_killed_after_a_record_repeats_no_call(
         result = engine.result(run_id)
         assert (result.state, result.output) == ("succeeded", ANSWER)
         certified(engine, result)
-    assert sorted(ledger.read_text().split()) == sorted(CALLS)
+    made = Counter(ledger.read_text().split())
+    assert made.keys() == set(CALLS)
+    assert made - Counter(CALLS) in (Counter(), *(Counter([city]) for city in CITIES))
 
 
 def test_outside_of_a_run_an_agent_runs_as_it_is() -> None:
