@@ -114,7 +114,9 @@ def earliest(hop: GuardedHop) -> int:
 def _earliest_of_opening(hop: GuardedHop) -> int:
     place, source = hop.place, hop.line.source
     # A policy may hold a step on other terms than its own, so that a hidden hold has no known deadline.
-    if place.opens_by not in ("gate_opened", "held", "wait_opened") or hop.step.fence or hop.step.was_held:
+    # The wait of a handler has a deadline of its own, whose claim the dialect may hide.
+    openings = ("wait_opened",) if source == "awaiting_event" else ("gate_opened", "held")
+    if place.opens_by not in openings or hop.step.fence or hop.step.was_held:
         return 0
     lasts = place.opens_for_us if source == "awaiting_event" or hop.gate is None else hop.gate.shortest
     moment = max(hop.step.seen_at + (lasts or 0), place.wakes_at or 0)
