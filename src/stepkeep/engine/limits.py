@@ -7,6 +7,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from stepkeep.definition.bounds import MAX_KEY, MAX_SLOTS, MAX_UNITS
+from stepkeep.engine.arguments import optional_key
 from stepkeep.engine.base import AsyncGroup
 from stepkeep.engine.blocking import Blocking, blocking
 from stepkeep.operations.access import OPERATE, READ
@@ -335,6 +336,7 @@ class AsyncLimits(AsyncGroup):
         '100/1m'
         """
         rule = limits.rule_of(running, rate, burst)
+        key = optional_key("the key", key)
         await limits.set_limit(self._store, name, rule, key, reason, caller=self._caller(by))
         return await self._changed(name)
 
@@ -352,6 +354,7 @@ class AsyncLimits(AsyncGroup):
         >>> engine.limits.clear("api").limits
         []
         """
+        key = optional_key("the key", key)
         await limits.clear_limit(self._store, name, key, reason, caller=self._caller(by))
         self._transactor.limit_rules.forget(self._tenant)
         return await limits.list_limits(self._store, self._tenant)
