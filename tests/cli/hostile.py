@@ -420,6 +420,9 @@ def cases() -> dict[tuple[str, ...], list[list[str]]]:
         ("limits", "clear"): [["api", "--for", HOSTILE], [HOSTILE]],
         ("limits", "list"): [[]],
         ("limits", "show"): [[HOSTILE], ["api", "--for", HOSTILE]],
+        ("streams", "list"): [[HOSTILE], [runs["output"]]],
+        ("streams", "read"): [[HOSTILE, "log"], [runs["output"], HOSTILE], [runs["output"], "log", "--step", HOSTILE]],
+        ("tail",): [[HOSTILE], [runs["output"], HOSTILE]],
         ("resources", "set"): [
             [HOSTILE, "3"],
             ["cpu", HOSTILE],

@@ -43,5 +43,5 @@ trip = sk.Workflow("trip", registry=registry)
 trip.step("plan", plan, then={"max_steps": 3})
 
 if __name__ == "__main__":
-    flows_process.ledger, flows_process.registry = Path(sys.argv[4]), registry
-    asyncio.run(flows_process.main(sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[5])))
+    flows_process.ledger = Path(sys.argv[4])
+    asyncio.run(flows_process.main(sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[5]), registry))

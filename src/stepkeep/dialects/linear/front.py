@@ -74,7 +74,7 @@ def amend(schema: dict[str, Any]) -> None:
     step = schema["$defs"]["LinearStep"]["properties"]
     step["handler"] = step["handler"]["anyOf"][0]
     for holder in (schema["properties"], step):
-        holder["retryPolicy"] = {"$ref": "#/$defs/RetryPolicy"}
+        holder["retryPolicy"] = {"$ref": f"#/$defs/{LinearRetryPolicy.__name__}"}
 
 
 def build(written: LinearBlock, handlers: Registry | None = None) -> Definition:
