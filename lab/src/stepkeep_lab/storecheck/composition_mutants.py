@@ -290,7 +290,8 @@ LIMITS = (
         "q.released_at is null",
         "false",
     ),
-    *_on_both(
+    _on(
+        SQLITE,
         "drop_limit_lines",
         "line-dropped-with-steps",
         "a line goes while steps wait in it, which nothing looks for any more",
