@@ -86,11 +86,19 @@ async def test_an_async_engine_serves_graphs_on_other_loops_and_in_threads(datab
         assert (await asyncio.to_thread(graph.get_state, config)).next == ()
 
 
-def test_a_saver_and_a_session_reach_the_engine_through_a_service(database_url: str) -> None:
+async def test_a_saver_and_a_session_reach_the_engine_through_a_service(database_url: str) -> None:
     """By a key of its tenant, blocking and not; the key bounds what an agent may do."""
     turns: Any = [{"role": "user", "content": f"{place}"} for place in range(3)]
+    key = await asyncio.to_thread(make_key, database_url, "ann")
+    reading = await asyncio.to_thread(make_key, database_url, "bea", "read")
 
-    async def over_http(address: str, key: str) -> Any:
+    def blocking(address: str) -> None:
+        with Client(address, key=key) as client, Client(address, key=reading) as reader:
+            assert len(list(langgraph.StepkeepSaver(client).list(None))) == 4
+            with pytest.raises(NotAllowed, match="complete"):
+                langgraph.StepkeepSaver(reader).delete_thread("ada")
+
+    with serving(database_url, sk.Registry()) as address:
         async with AsyncClient(address, key=key) as client:
             graph = ask_editor().compile(checkpointer=langgraph.StepkeepSaver(client))
             config: Any = {"configurable": {"thread_id": "ada"}}
@@ -101,16 +109,8 @@ def test_a_saver_and_a_session_reach_the_engine_through_a_service(database_url: 
             assert (await session.get_items(1), await session.get_items()) == (turns[1:2], turns[:2])
             await session.clear_session()
             assert (await session.get_items(), await session.pop_item()) == ([], None)
-            return await graph.ainvoke(Command(resume="yes"), config)
-
-    with serving(database_url, sk.Registry()) as address:
-        key = make_key(database_url, "ann")
-        assert asyncio.run(over_http(address, key))["answer"] == "About tea: yes"
-        with Client(address, key=key) as client:
-            assert len(list(langgraph.StepkeepSaver(client).list(None))) == 4
-            reader = Client(address, key=make_key(database_url, "bea", "read"))
-            with reader, pytest.raises(NotAllowed, match="complete"):
-                langgraph.StepkeepSaver(reader).delete_thread("ada")
+            assert (await graph.ainvoke(Command(resume="yes"), config))["answer"] == "About tea: yes"
+        await asyncio.to_thread(blocking, address)
 
 
 def test_a_step_that_is_tried_again_adds_nothing_twice_to_a_session(database_url: str) -> None:

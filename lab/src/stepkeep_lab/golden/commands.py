@@ -167,6 +167,9 @@ delegate bea ann --by bea --open-ended
 run undone.yaml --app handlers.py > undone
 show $undone
 show $undone --as action
+streams list $flow
+streams read $flow log
+tail $flow
 retry $undone --dry-run
 fork $undone --from refuse --dry-run
 rollback-preview $gated2
