@@ -90,6 +90,14 @@ backfills.until_at bigint not null
 business_keys.key text not null
 business_keys.run_id uuid not null
 business_keys.tenant text not null
+checkpoints.at bigint not null
+checkpoints.fence integer not null
+checkpoints.name text not null
+checkpoints.no integer not null
+checkpoints.run_id uuid not null
+checkpoints.seq bigint not null
+checkpoints.tenant text not null
+checkpoints.value bytea not null
 children.activation bigint not null
 children.category text
 children.child_id uuid not null
@@ -110,6 +118,17 @@ children.todo_at bigint
 children.undoes uuid
 children.version integer not null
 children.workflow text not null
+conversation_items.at bigint not null
+conversation_items.conversation text not null
+conversation_items.key text not null
+conversation_items.ordinal bigint not null
+conversation_items.tenant text not null
+conversation_items.value bytea not null
+conversations.changed_at bigint not null
+conversations.items bigint not null
+conversations.name text not null
+conversations.size_bytes bigint not null
+conversations.tenant text not null
 decisions.activation bigint not null
 decisions.at bigint not null
 decisions.comment text not null
@@ -547,6 +566,19 @@ steps.state text not null
 steps.tenant text not null
 steps.unmet integer not null
 steps.worker integer
+stream_rows.after_fence integer
+stream_rows.after_place integer
+stream_rows.at bigint not null
+stream_rows.body text not null
+stream_rows.count integer not null
+stream_rows.fence integer not null
+stream_rows.name text not null
+stream_rows.no integer not null
+stream_rows.run_id uuid not null
+stream_rows.seq bigint not null
+stream_rows.start integer not null
+stream_rows.tenant text not null
+stream_rows.total bigint not null
 tenants.created_at bigint not null
 tenants.created_by text not null
 tenants.name text not null
@@ -679,6 +711,17 @@ business_keys.business_keys_key_not_null NOT NULL key
 business_keys.business_keys_pkey PRIMARY KEY (tenant, key)
 business_keys.business_keys_run_id_not_null NOT NULL run_id
 business_keys.business_keys_tenant_not_null NOT NULL tenant
+checkpoints.checkpoints_at_not_null NOT NULL at
+checkpoints.checkpoints_fence_check CHECK ((fence > 0))
+checkpoints.checkpoints_fence_not_null NOT NULL fence
+checkpoints.checkpoints_name_not_null NOT NULL name
+checkpoints.checkpoints_no_check CHECK ((no >= 0))
+checkpoints.checkpoints_no_not_null NOT NULL no
+checkpoints.checkpoints_pkey PRIMARY KEY (tenant, run_id, no, name)
+checkpoints.checkpoints_run_id_not_null NOT NULL run_id
+checkpoints.checkpoints_seq_not_null NOT NULL seq
+checkpoints.checkpoints_tenant_not_null NOT NULL tenant
+checkpoints.checkpoints_value_not_null NOT NULL value
 children.child_category CHECK (((category IS NULL) OR (category = ANY (ARRAY['transient'::text, 'external'::text, 'timeout'::text, 'agent'::text, 'unknown'::text, 'validation'::text, 'governance'::text, 'auth'::text, 'conflict'::text, 'poison'::text]))))
 children.child_end CHECK (((state = 'ended'::text) = (outcome IS NOT NULL)))
 children.child_mode CHECK ((mode = ANY (ARRAY['awaited'::text, 'detached'::text])))
@@ -706,6 +749,22 @@ children.children_tenant_not_null NOT NULL tenant
 children.children_version_check CHECK ((version > 0))
 children.children_version_not_null NOT NULL version
 children.children_workflow_not_null NOT NULL workflow
+conversation_items.conversation_items_at_not_null NOT NULL at
+conversation_items.conversation_items_conversation_not_null NOT NULL conversation
+conversation_items.conversation_items_key_not_null NOT NULL key
+conversation_items.conversation_items_ordinal_check CHECK ((ordinal >= 0))
+conversation_items.conversation_items_ordinal_not_null NOT NULL ordinal
+conversation_items.conversation_items_pkey PRIMARY KEY (tenant, conversation, key, ordinal)
+conversation_items.conversation_items_tenant_not_null NOT NULL tenant
+conversation_items.conversation_items_value_not_null NOT NULL value
+conversations.conversations_changed_at_not_null NOT NULL changed_at
+conversations.conversations_items_check CHECK ((items >= 0))
+conversations.conversations_items_not_null NOT NULL items
+conversations.conversations_name_not_null NOT NULL name
+conversations.conversations_pkey PRIMARY KEY (tenant, name)
+conversations.conversations_size_bytes_check CHECK ((size_bytes >= 0))
+conversations.conversations_size_bytes_not_null NOT NULL size_bytes
+conversations.conversations_tenant_not_null NOT NULL tenant
 decisions.decision_for_another CHECK (((on_behalf_of IS NULL) OR (on_behalf_of <> person)))
 decisions.decisions_activation_check CHECK ((activation >= 0))
 decisions.decisions_activation_not_null NOT NULL activation
@@ -1126,6 +1185,25 @@ steps.steps_run_id_not_null NOT NULL run_id
 steps.steps_state_not_null NOT NULL state
 steps.steps_tenant_not_null NOT NULL tenant
 steps.steps_unmet_not_null NOT NULL unmet
+stream_rows.stream_rows_at_not_null NOT NULL at
+stream_rows.stream_rows_body_not_null NOT NULL body
+stream_rows.stream_rows_check CHECK (((after_fence IS NULL) OR ((start = 0) AND (after_fence < fence))))
+stream_rows.stream_rows_check1 CHECK (((after_fence IS NULL) = (after_place IS NULL)))
+stream_rows.stream_rows_count_check CHECK ((count > 0))
+stream_rows.stream_rows_count_not_null NOT NULL count
+stream_rows.stream_rows_fence_check CHECK ((fence > 0))
+stream_rows.stream_rows_fence_not_null NOT NULL fence
+stream_rows.stream_rows_name_not_null NOT NULL name
+stream_rows.stream_rows_no_not_null NOT NULL no
+stream_rows.stream_rows_pkey PRIMARY KEY (tenant, run_id, seq)
+stream_rows.stream_rows_run_id_not_null NOT NULL run_id
+stream_rows.stream_rows_seq_check CHECK ((seq > 0))
+stream_rows.stream_rows_seq_not_null NOT NULL seq
+stream_rows.stream_rows_start_check CHECK ((start >= 0))
+stream_rows.stream_rows_start_not_null NOT NULL start
+stream_rows.stream_rows_tenant_not_null NOT NULL tenant
+stream_rows.stream_rows_total_check CHECK ((total > 0))
+stream_rows.stream_rows_total_not_null NOT NULL total
 tenants.tenant_vouching CHECK ((vouching = ANY (ARRAY['allowed'::text, 'refused'::text])))
 tenants.tenants_created_at_not_null NOT NULL created_at
 tenants.tenants_created_by_not_null NOT NULL created_by
@@ -1191,9 +1269,14 @@ CREATE UNIQUE INDEX audit_heads_pkey ON stepkeep.audit_heads USING btree (tenant
 CREATE UNIQUE INDEX backfills_pkey ON stepkeep.backfills USING btree (tenant, id)
 CREATE INDEX backfills_trigger ON stepkeep.backfills USING btree (tenant, trigger_name, created_at, id)
 CREATE UNIQUE INDEX business_keys_pkey ON stepkeep.business_keys USING btree (tenant, key)
+CREATE UNIQUE INDEX checkpoints_in_order ON stepkeep.checkpoints USING btree (tenant, run_id, no, seq, name)
+CREATE UNIQUE INDEX checkpoints_pkey ON stepkeep.checkpoints USING btree (tenant, run_id, no, name)
 CREATE UNIQUE INDEX children_child ON stepkeep.children USING btree (tenant, child_id)
 CREATE UNIQUE INDEX children_pkey ON stepkeep.children USING btree (tenant, run_id, no, activation)
 CREATE INDEX children_todo ON stepkeep.children USING btree (todo_at) WHERE (todo IS NOT NULL)
+CREATE UNIQUE INDEX conversation_items_pkey ON stepkeep.conversation_items USING btree (tenant, conversation, key, ordinal)
+CREATE INDEX conversations_by_age ON stepkeep.conversations USING btree (tenant, changed_at, name)
+CREATE UNIQUE INDEX conversations_pkey ON stepkeep.conversations USING btree (tenant, name)
 CREATE UNIQUE INDEX decisions_pkey ON stepkeep.decisions USING btree (tenant, run_id, no, activation, person)
 CREATE UNIQUE INDEX definitions_pkey ON stepkeep.definitions USING btree (id)
 CREATE UNIQUE INDEX definitions_tenant_name_version_key ON stepkeep.definitions USING btree (tenant, name, version)
@@ -1289,6 +1372,8 @@ CREATE INDEX steps_due ON stepkeep.steps USING btree (due_at) WHERE (due_at IS N
 CREATE INDEX steps_hold ON stepkeep.steps USING btree (tenant, run_id, no) WHERE ((state = 'awaiting_approval'::text) AND (fence > 0))
 CREATE UNIQUE INDEX steps_pkey ON stepkeep.steps USING btree (run_id, no, tenant)
 CREATE INDEX steps_ready ON stepkeep.steps USING btree (run_id, no) WHERE (ready_at IS NOT NULL)
+CREATE UNIQUE INDEX stream_rows_pkey ON stepkeep.stream_rows USING btree (tenant, run_id, seq)
+CREATE UNIQUE INDEX stream_rows_place ON stepkeep.stream_rows USING btree (tenant, run_id, no, name, fence, start)
 CREATE UNIQUE INDEX tenants_pkey ON stepkeep.tenants USING btree (name)
 CREATE INDEX triggers_due ON stepkeep.triggers USING btree (due_at) WHERE (due_at IS NOT NULL)
 CREATE INDEX triggers_ended ON stepkeep.triggers USING btree (tenant, topic, name) WHERE ((kind = 'ended'::text) AND (removed_at IS NULL))
@@ -1310,6 +1395,8 @@ CREATE TRIGGER revoked_key_never_changes AFTER UPDATE ON stepkeep.api_keys FOR E
 CREATE TRIGGER attempt_never_changes AFTER UPDATE ON stepkeep.attempts FOR EACH ROW EXECUTE FUNCTION stepkeep_refuse('an attempt is written once, when it ends')
 CREATE TRIGGER unfinished_run_keeps_its_attempts AFTER DELETE ON stepkeep.attempts REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION stepkeep_keep_unfinished('only the attempts of a finished run can be deleted')
 CREATE TRIGGER audit_never_changes AFTER UPDATE ON stepkeep.audit FOR EACH ROW EXECUTE FUNCTION stepkeep_refuse('the audit log is only ever added to')
+CREATE TRIGGER checkpoint_never_changes AFTER UPDATE ON stepkeep.checkpoints FOR EACH ROW EXECUTE FUNCTION stepkeep_refuse('a checkpoint never changes')
+CREATE TRIGGER unfinished_run_keeps_its_checkpoints AFTER DELETE ON stepkeep.checkpoints REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION stepkeep_keep_unfinished('only the checkpoints of a finished run can be deleted')
 CREATE TRIGGER unfinished_run_keeps_its_children AFTER DELETE ON stepkeep.children REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION stepkeep_keep_unfinished('only the links to children of a finished run can be deleted')
 CREATE TRIGGER decision_never_changes AFTER UPDATE ON stepkeep.decisions FOR EACH ROW EXECUTE FUNCTION stepkeep_refuse('a decision never changes')
 CREATE TRIGGER unfinished_run_keeps_its_decisions AFTER DELETE ON stepkeep.decisions REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION stepkeep_keep_unfinished('only the decisions of a finished run can be deleted')

@@ -22,11 +22,17 @@ CREATE INDEX audit_unchained on audit (tenant, at) where seq is null
 -- index backfills_trigger
 CREATE INDEX backfills_trigger on backfills (tenant, trigger_name, created_at, id)
 
+-- index checkpoints_in_order
+CREATE UNIQUE INDEX checkpoints_in_order on checkpoints (tenant, run_id, no, seq, name)
+
 -- index children_child
 CREATE UNIQUE INDEX children_child on children (tenant, child_id)
 
 -- index children_todo
 CREATE INDEX children_todo on children (todo_at) where todo is not null
+
+-- index conversations_by_age
+CREATE INDEX conversations_by_age on conversations (tenant, changed_at, name)
 
 -- index delegations_delegate
 CREATE INDEX delegations_delegate on delegations (tenant, delegate)
@@ -160,6 +166,9 @@ CREATE INDEX steps_hold on steps (tenant, run_id, no) where state = 'awaiting_ap
 
 -- index steps_ready
 CREATE INDEX steps_ready on steps (tenant, run_id, no) where ready_at is not null
+
+-- index stream_rows_place
+CREATE UNIQUE INDEX stream_rows_place on stream_rows (tenant, run_id, no, name, fence, start)
 
 -- index triggers_due
 CREATE INDEX triggers_due on triggers (due_at) where due_at is not null
@@ -299,6 +308,19 @@ CREATE TABLE business_keys (
     primary key (tenant, key)
 ) strict, without rowid
 
+-- table checkpoints
+CREATE TABLE checkpoints (
+    tenant text not null,
+    run_id text not null,
+    no integer not null check (no >= 0),
+    name text not null,
+    fence integer not null check (fence > 0),
+    seq integer not null,
+    at integer not null,
+    value blob not null,
+    primary key (tenant, run_id, no, name)
+) strict
+
 -- table children
 CREATE TABLE children (
     tenant text not null,
@@ -334,6 +356,27 @@ CREATE TABLE children (
         (todo is null) = (todo_at is null)
         and case todo when 'start' then state = 'requested' when 'cancel' then state = 'started'
             when 'tell' then state in ('withdrawn', 'refused', 'ended') else todo is null end)
+) strict
+
+-- table conversation_items
+CREATE TABLE conversation_items (
+    tenant text not null,
+    conversation text not null,
+    key text not null,
+    ordinal integer not null check (ordinal >= 0),
+    at integer not null,
+    value blob not null,
+    primary key (tenant, conversation, key, ordinal)
+) strict
+
+-- table conversations
+CREATE TABLE conversations (
+    tenant text not null,
+    name text not null,
+    items integer not null check (items >= 0),
+    size_bytes integer not null check (size_bytes >= 0),
+    changed_at integer not null,
+    primary key (tenant, name)
 ) strict
 
 -- table decisions
@@ -942,6 +985,26 @@ CREATE TABLE steps (
         'poison'))
 ) strict, without rowid
 
+-- table stream_rows
+CREATE TABLE stream_rows (
+    tenant text not null,
+    run_id text not null,
+    seq integer not null check (seq > 0),
+    no integer not null,
+    name text not null,
+    fence integer not null check (fence > 0),
+    start integer not null check (start >= 0),
+    count integer not null check (count > 0),
+    total integer not null check (total > 0),
+    at integer not null,
+    after_fence integer,
+    after_place integer,
+    body text not null check (json_valid(body)),
+    primary key (tenant, run_id, seq),
+    check (after_fence is null or (start = 0 and after_fence < fence)),
+    check ((after_fence is null) = (after_place is null))
+) strict
+
 -- table tenants
 CREATE TABLE tenants (
     name       text not null primary key,
@@ -1027,6 +1090,12 @@ end
 CREATE TRIGGER audit_never_changes before update on audit
 begin
     select raise(abort, 'the audit log is only ever added to');
+end
+
+-- trigger checkpoint_never_changes
+CREATE TRIGGER checkpoint_never_changes before update on checkpoints
+begin
+    select raise(abort, 'a checkpoint never changes');
 end
 
 -- trigger closed_gate_never_changes
@@ -1297,6 +1366,13 @@ CREATE TRIGGER unfinished_run_keeps_its_attempts before delete on attempts
 when exists (select 1 from runs where tenant = old.tenant and id = old.run_id and ended_at is null)
 begin
     select raise(abort, 'only the attempts of a finished run can be deleted');
+end
+
+-- trigger unfinished_run_keeps_its_checkpoints
+CREATE TRIGGER unfinished_run_keeps_its_checkpoints before delete on checkpoints
+when exists (select 1 from runs where tenant = old.tenant and id = old.run_id and ended_at is null)
+begin
+    select raise(abort, 'only the checkpoints of a finished run can be deleted');
 end
 
 -- trigger unfinished_run_keeps_its_children

@@ -35,7 +35,7 @@ SMALL: Changes = {"runs": 2, "workers": 2, "chaos": 8.0, "long": False, "remote"
 PROFILES: dict[str, Changes] = {"small": SMALL, "sinks": SMALL, "whole": {}}
 """What is laid over the scenario of each seed. Small lives are many; whole ones reach what needs a crowd."""
 
-SHORT = {"small": 4400, "sinks": 300, "whole": 400}
+SHORT = {"small": 4400, "sinks": 300, "whole": 430}
 LONG = {"small": 27_400, "sinks": 1600, "whole": 1000}
 """How many lives there are of each profile; the short form is the beginning of the long one."""
 
